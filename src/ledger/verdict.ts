@@ -1,0 +1,75 @@
+export const VERDICTS = ["accepted", "refused", "deferred", "unknown"] as const;
+/** What a provider's answer proves about one attempt (design, section 2). */
+export type Verdict = (typeof VERDICTS)[number];
+
+/**
+ * How far a request got. `not_sent`: proven that no byte of it was written (name not resolved, connection refused or
+ * timed out, TLS not established). `sent`: anything after, and anything of which that is not proven.
+ */
+export type Phase = "not_sent" | "sent";
+
+/** What a provider call was seen to do. Facts only; `classify` (capability.ts) says what they prove. */
+export interface Answer {
+  readonly phase: Phase;
+  /** HTTP status, or null when none was seen. */
+  readonly status: number | null;
+  /** `json`: a body of the provider's API; `page`: readable, but not JSON (an edge's HTML); `none`: empty, cut off or never seen. */
+  readonly body: "json" | "page" | "none";
+  /** The provider's error name or number (`validation_error`, `400`), or the transport's code (`ECONNREFUSED`). */
+  readonly code: string | null;
+  /** Human text of the error, secrets removed, at most 500 characters. */
+  readonly message: string | null;
+  /** The provider's own word for success, apart from the HTTP status: Telegram's `ok`. Null where the provider has none. */
+  readonly ok: boolean | null;
+  readonly providerMessageId: string | null;
+  /** Seconds to wait, as the provider said it; already made sane by `saneRetryAfterS`. */
+  readonly retryAfterS: number | null;
+  /** The recipient's new address, when the provider says it moved (Telegram's `migrate_to_chat_id`). */
+  readonly movedTo: string | null;
+}
+
+/** A verdict with everything that settlement needs to know about it. */
+export interface Outcome {
+  readonly verdict: Verdict;
+  /** snake_case word for the log, the ledger and the operator. */
+  readonly reason: string;
+  /** `channel`: the answer concerns the whole channel, which is held; the attempt does not count. */
+  readonly scope: "delivery" | "channel";
+  readonly providerMessageId: string | null;
+  readonly retryAfterS: number | null;
+  /** The recipient goes onto the channel's suppression list. */
+  readonly suppresses: boolean;
+  /** The next attempt goes to this recipient instead. */
+  readonly movedTo: string | null;
+  /** Must be looked at by the ledger's own operators: the answer should not occur. */
+  readonly alarm: boolean;
+  /** The provider asked everybody on this channel to slow down. */
+  readonly slowsChannel: boolean;
+}
+
+const LONGEST_RETRY_AFTER_S = 31 * 24 * 3600;
+
+/**
+ * A wait in seconds as providers write it (number or decimal text), or null when it is missing or absurd: negative, not a
+ * number, or beyond 31 days. Absurd waits fall back to the ladder's own rung.
+ */
+export function saneRetryAfterS(value: unknown): number | null {
+  const seconds =
+    typeof value === "number" ? value : typeof value === "string" && /^\s*\d{1,12}(\.\d+)?\s*$/.test(value) ? Number(value) : Number.NaN;
+  return Number.isFinite(seconds) && seconds >= 0 && seconds <= LONGEST_RETRY_AFTER_S ? seconds : null;
+}
+
+/** An outcome that no provider answered: the ledger's own word about an attempt (`lease_expired`, `never_called`, …). */
+export function ownOutcome(verdict: "deferred" | "unknown", reason: string): Outcome {
+  return {
+    verdict,
+    reason,
+    scope: "delivery",
+    providerMessageId: null,
+    retryAfterS: null,
+    suppresses: false,
+    movedTo: null,
+    alarm: false,
+    slowsChannel: false,
+  };
+}
