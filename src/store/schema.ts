@@ -1,0 +1,185 @@
+import type { ColumnType, Generated, Kysely } from "kysely";
+import type { DeliveryId, Failure, HoldReason, OnUnknown, ProducerId, ReceiptStatus, State } from "../ledger/delivery.ts";
+import type { Phase, Verdict } from "../ledger/verdict.ts";
+
+/** JSON as text going in (the caller serialises), as a parsed value coming out. */
+type Json<T = unknown> = ColumnType<T, string, string>;
+/** Written by the database's clock unless given. */
+type Stamped = ColumnType<Date, Date | undefined, Date>;
+
+export interface Producers {
+  id: ProducerId;
+  name: string;
+  created_at: Stamped;
+}
+
+export interface ApiKeys {
+  id: string;
+  producer_id: ProducerId | null;
+  name: string;
+  key_hash: Buffer;
+  key_hint: string;
+  scopes: string[];
+  created_at: Stamped;
+  revoked_at: Date | null;
+}
+
+export interface Channels {
+  id: string;
+  provider: string;
+  paused_at: Date | null;
+  paused_until: Date | null;
+  pause_reason: string | null;
+  pause_note: string | null;
+  paused_by: string | null;
+  breaker_open_until: Date | null;
+  paced_until: Date | null;
+  credential_fingerprint: string | null;
+  created_at: Stamped;
+}
+
+export interface Deliveries {
+  id: DeliveryId;
+  producer_id: ProducerId;
+  name: string;
+  request_hash: Buffer;
+  schedule: string | null;
+  due_at: Date | null;
+  channel: string;
+  recipient: string;
+  on_unknown: OnUnknown;
+  metadata: Json<Record<string, unknown> | null>;
+  deliver_at: Date | null;
+  expires_at: Date | null;
+  accepted_at: Stamped;
+  state: Generated<State>;
+  failure: Failure | null;
+  hold_reason: HoldReason | null;
+  next_attempt_at: Date | null;
+  attempt_count: Generated<number>;
+  ladder: Generated<number>;
+  in_doubt: Generated<boolean>;
+  provider_message_id: string | null;
+  receipt_status: ReceiptStatus | null;
+  receipt_at: Date | null;
+  settled_at: Date | null;
+}
+
+export interface Messages {
+  delivery_id: DeliveryId;
+  producer_id: ProducerId;
+  request: Json<Record<string, unknown>>;
+}
+
+export interface RequestBodies {
+  delivery_id: DeliveryId;
+  producer_id: ProducerId;
+  generation: number;
+  body: string;
+}
+
+export interface Attempts {
+  delivery_id: DeliveryId;
+  producer_id: ProducerId;
+  number: number;
+  ladder: number;
+  generation: number;
+  idempotency_key: string;
+  recipient: string;
+  claimed_at: Stamped;
+  claimed_by: string;
+  lease_expires_at: Date;
+  settled_at: Date | null;
+  verdict: Verdict | null;
+  reason: string | null;
+  counted: Generated<boolean>;
+  phase: Phase | null;
+  status_code: number | null;
+  error_code: string | null;
+  error_message: string | null;
+  provider_message_id: string | null;
+  retry_after_s: number | null;
+  evidence_at: Date | null;
+  evidence: string | null;
+}
+
+export interface AttentionItems {
+  id: string;
+  delivery_id: DeliveryId;
+  producer_id: ProducerId;
+  channel: string;
+  reason: string;
+  opened_at: Stamped;
+  assignee: string | null;
+  snoozed_until: Date | null;
+  closed_at: Date | null;
+  resolution: "mark_sent" | "resend" | "abandon" | "evidence" | null;
+  resolved_by: string | null;
+  note: string | null;
+}
+
+export interface Receipts {
+  id: string;
+  channel: string;
+  event_id: string;
+  type: string;
+  status: ReceiptStatus | null;
+  occurred_at: Date;
+  received_at: Stamped;
+  delivery_id: DeliveryId | null;
+  producer_id: ProducerId | null;
+  provider_message_id: string | null;
+  detail: Json;
+}
+
+export interface Suppressions {
+  channel: string;
+  recipient: string;
+  reason: string;
+  created_by: string;
+  created_at: Stamped;
+}
+
+export interface RecipientMoves {
+  channel: string;
+  recipient: string;
+  moved_to: string;
+  learned_at: Stamped;
+}
+
+export interface Tombstones {
+  producer_id: ProducerId;
+  name: string;
+  request_hash: Buffer;
+  delivery_id: DeliveryId;
+  outcome: Json;
+  forget_at: Date;
+}
+
+export interface Events {
+  tx: Generated<string>;
+  id: Generated<string>;
+  at: Stamped;
+  type: string;
+  delivery_id: DeliveryId | null;
+  producer_id: ProducerId;
+  data: Json<Record<string, unknown>>;
+}
+
+export interface Schema {
+  producers: Producers;
+  api_keys: ApiKeys;
+  channels: Channels;
+  deliveries: Deliveries;
+  messages: Messages;
+  request_bodies: RequestBodies;
+  attempts: Attempts;
+  attention_items: AttentionItems;
+  receipts: Receipts;
+  suppressions: Suppressions;
+  recipient_moves: RecipientMoves;
+  tombstones: Tombstones;
+  events: Events;
+}
+
+export type Db = Kysely<Schema>;
