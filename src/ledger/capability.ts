@@ -41,6 +41,8 @@ export interface AnswerRow {
   readonly verdict: Verdict;
   readonly reason: string;
   readonly scope?: "channel";
+  /** With `scope: "channel"`: hold it this many seconds (or as long as the provider says); without: until an operator acts. */
+  readonly holdS?: number;
   /** `unknown` that a same-key repeat can never settle. */
   readonly repeat?: "never";
   readonly suppresses?: true;
@@ -114,6 +116,7 @@ export function classify(table: Capability, answer: Answer, context: CallContext
     scope: row?.scope ?? "delivery",
     providerMessageId: row?.verdict === "accepted" ? answer.providerMessageId : null,
     retryAfterS: row?.verdict === "deferred" ? answer.retryAfterS : null,
+    holdS: row?.holdS === undefined ? null : (answer.retryAfterS ?? row.holdS),
     suppresses: row?.suppresses ?? false,
     movedTo: row?.verdict === "deferred" ? answer.movedTo : null,
     alarm: row?.alarm ?? row === undefined,

@@ -37,6 +37,8 @@ export interface Outcome {
   readonly scope: "delivery" | "channel";
   readonly providerMessageId: string | null;
   readonly retryAfterS: number | null;
+  /** How long a channel-wide answer holds the channel, in seconds; null: until an operator resumes it. */
+  readonly holdS: number | null;
   /** The recipient goes onto the channel's suppression list. */
   readonly suppresses: boolean;
   /** The next attempt goes to this recipient instead. */
@@ -55,18 +57,33 @@ const LONGEST_RETRY_AFTER_S = 31 * 24 * 3600;
  */
 export function saneRetryAfterS(value: unknown): number | null {
   const seconds =
-    typeof value === "number" ? value : typeof value === "string" && /^\s*\d{1,12}(\.\d+)?\s*$/.test(value) ? Number(value) : Number.NaN;
+    typeof value === "number"
+      ? value
+      : typeof value === "string" && /^\s*\d{1,12}(\.\d+)?\s*$/.test(value)
+        ? Number(value)
+        : Number.NaN;
   return Number.isFinite(seconds) && seconds >= 0 && seconds <= LONGEST_RETRY_AFTER_S ? seconds : null;
 }
 
+/** No provider call was made under this claim: its worker says so itself. */
+export const NEVER_CALLED = "never_called";
+
+/**
+ * Does this attempt count against the ladder's four? Not when the answer concerned the whole channel, and not when no
+ * call was made: one wrong key, or one broken database connection, must never turn a backlog into `failed`.
+ */
+export const counts = (outcome: Pick<Outcome, "scope" | "reason">): boolean =>
+  outcome.scope === "delivery" && outcome.reason !== NEVER_CALLED;
+
 /** An outcome that no provider answered: the ledger's own word about an attempt (`lease_expired`, `never_called`, …). */
-export function ownOutcome(verdict: "deferred" | "unknown", reason: string): Outcome {
+export function ownOutcome(verdict: Exclude<Verdict, "accepted">, reason: string): Outcome {
   return {
     verdict,
     reason,
     scope: "delivery",
     providerMessageId: null,
     retryAfterS: null,
+    holdS: null,
     suppresses: false,
     movedTo: null,
     alarm: false,

@@ -1,5 +1,13 @@
 import type { ColumnType, Generated, Kysely } from "kysely";
-import type { DeliveryId, Failure, HoldReason, OnUnknown, ProducerId, ReceiptStatus, State } from "../ledger/delivery.ts";
+import type {
+  DeliveryId,
+  Failure,
+  HoldReason,
+  OnUnknown,
+  ProducerId,
+  ReceiptStatus,
+  State,
+} from "../ledger/delivery.ts";
 import type { Phase, Verdict } from "../ledger/verdict.ts";
 
 /** JSON as text going in (the caller serialises), as a parsed value coming out. */

@@ -1,0 +1,61 @@
+import { sql, type Transaction } from "kysely";
+import type { Write } from "./held.ts";
+import type { Schema } from "./schema.ts";
+
+/** What verdicts say about more than their own delivery: the channel held or slowed, a recipient suppressed or moved. */
+export async function applyChannelEffects(tx: Transaction<Schema>, writes: readonly Write[]): Promise<void> {
+  for (const write of writes) {
+    const { outcome } = write.settlement;
+    if (outcome.scope === "channel") await holdChannel(tx, write);
+    if (outcome.slowsChannel) await slowChannel(tx, write);
+    if (outcome.suppresses) await suppress(tx, write);
+    if (outcome.movedTo !== null) await rememberMove(tx, write, outcome.movedTo);
+  }
+}
+
+/** Holds the channel until an operator resumes it, or for as long as the provider or its table says. A pause stands. */
+async function holdChannel(tx: Transaction<Schema>, { settlement, held }: Write): Promise<void> {
+  const { reason, holdS } = settlement.outcome;
+  await sql`
+    with paused as (
+      update channels
+      set paused_at = ledger_now(), pause_reason = ${reason}, paused_by = 'ledger',
+        pause_note = ${settlement.answer?.message ?? null},
+        paused_until = ledger_now() + ${holdS}::double precision * interval '1 second'
+      where id = ${held.delivery.channel} and (paused_at is null or paused_until <= ledger_now())
+      returning id
+    )
+    insert into events (type, producer_id, data)
+    select 'channel.paused', ${settlement.producerId}, json_build_object('channel', id, 'reason', ${reason}::text)
+    from paused`.execute(tx);
+}
+
+async function slowChannel(tx: Transaction<Schema>, { settlement, held }: Write): Promise<void> {
+  await sql`
+    update channels
+    set paced_until = greatest(paced_until,
+      ledger_now() + ${Math.min(settlement.outcome.retryAfterS ?? 1, 60)}::double precision * interval '1 second')
+    where id = ${held.delivery.channel}`.execute(tx);
+}
+
+async function suppress(tx: Transaction<Schema>, { settlement, held }: Write): Promise<void> {
+  const attempted = held.attempts.find(({ number }) => number === settlement.number);
+  await tx
+    .insertInto("suppressions")
+    .values({
+      channel: held.delivery.channel,
+      recipient: attempted?.recipient ?? held.delivery.recipient,
+      reason: settlement.outcome.reason,
+      created_by: "ledger",
+    })
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+}
+
+/** Kept under the recipient as posted, so that a second move replaces the first and no chain needs following. */
+async function rememberMove(tx: Transaction<Schema>, { held }: Write, movedTo: string): Promise<void> {
+  await sql`
+    insert into recipient_moves (channel, recipient, moved_to)
+    values (${held.delivery.channel}, ${held.delivery.recipient}, ${movedTo})
+    on conflict (channel, recipient) do update set moved_to = excluded.moved_to, learned_at = ledger_now()`.execute(tx);
+}

@@ -1,0 +1,139 @@
+import { sql, type Transaction } from "kysely";
+import type { AttemptNumber, DeliveryId, Millis, ProducerId } from "../ledger/delivery.ts";
+import { idempotencyKey } from "../ledger/next-step.ts";
+import { type Decision, type Due, lockDue } from "./due.ts";
+import type { Db, Schema } from "./schema.ts";
+import { setAside } from "./set-aside.ts";
+
+/** A committed claim: the right to call the provider once. */
+export interface Claim {
+  readonly deliveryId: DeliveryId;
+  readonly producerId: ProducerId;
+  readonly number: AttemptNumber;
+  readonly generation: number;
+  readonly idempotencyKey: string;
+  /** The effective recipient. */
+  readonly to: string;
+  readonly message: unknown;
+  /** The body frozen with an earlier attempt under this key: to be sent again byte for byte. */
+  readonly frozenBody: string | null;
+}
+
+export interface ClaimRequest {
+  readonly channel: string;
+  /** At most this many. */
+  readonly limit: number;
+  /** Random per boot: an identity that a restarted process does not share. */
+  readonly workerId: string;
+  readonly leaseMs: number;
+}
+
+/** The connection broke when these claims may have been committed: nothing may be called under them. */
+export class ClaimInDoubtError extends Error {
+  readonly claims: readonly Claim[];
+  constructor(claims: readonly Claim[], cause: unknown) {
+    super(`the commit of ${claims.length} claims is in doubt`, { cause });
+    this.name = "ClaimInDoubtError";
+    this.claims = claims;
+  }
+}
+
+/**
+ * One batch of claims, committed when this returns. `decide` judges each due delivery while it is locked.
+ * Returns the claims, and whether there may be more that are due.
+ */
+export async function claimDue(
+  db: Db,
+  request: ClaimRequest,
+  decide: (due: Due, now: Millis) => Decision,
+): Promise<{ readonly claims: readonly Claim[]; readonly more: boolean }> {
+  let written: readonly Claim[] = [];
+  try {
+    return await db.transaction().execute(async (tx) => {
+      const { due, now } = await lockDue(tx, request);
+      const claims: Claim[] = [];
+      for (const delivery of due) {
+        const decision = decide(delivery, now);
+        if (decision.act === "claim") claims.push(claimFor(delivery, decision));
+        else await setAside(tx, request.channel, delivery, decision);
+      }
+      written = claims;
+      if (claims.length > 0) await openAttempts(tx, request, claims);
+      return { claims, more: due.length === request.limit };
+    });
+  } catch (error) {
+    if (written.length > 0) throw new ClaimInDoubtError(written, error);
+    throw error;
+  }
+}
+
+function claimFor(due: Due, decision: { generation: number; repeats: boolean }): Claim {
+  return {
+    deliveryId: due.id,
+    producerId: due.producerId,
+    number: (due.attemptCount + 1) as AttemptNumber,
+    generation: decision.generation,
+    idempotencyKey: idempotencyKey(due.id, decision.generation),
+    to: due.movedTo ?? due.recipient,
+    message: due.request.message,
+    frozenBody: decision.repeats ? due.frozenBody : null,
+  };
+}
+
+/**
+ * Opens the attempts. The partial unique index on unsettled attempts is the guarded claim: had anybody else an open
+ * attempt on one of these deliveries, the whole batch would fail and nothing be called.
+ */
+async function openAttempts(tx: Transaction<Schema>, request: ClaimRequest, claims: readonly Claim[]): Promise<void> {
+  const rows = claims.map((claim) => ({
+    delivery_id: claim.deliveryId,
+    producer_id: claim.producerId,
+    number: claim.number,
+    generation: claim.generation,
+    idempotency_key: claim.idempotencyKey,
+    recipient: claim.to,
+  }));
+  const { numAffectedRows } = await sql`
+    with claim as (
+      select * from json_to_recordset(${JSON.stringify(rows)}::text::json) as claim (
+        delivery_id uuid, producer_id uuid, number integer, generation integer, idempotency_key text, recipient text)
+    ), claimed as (
+      update deliveries d
+      set state = 'claimed', next_attempt_at = null, hold_reason = null, attempt_count = claim.number
+      from claim
+      where d.id = claim.delivery_id and d.producer_id = claim.producer_id and d.state = 'pending'
+      returning d.id, d.producer_id, d.ladder
+    ), logged as (
+      insert into events (type, delivery_id, producer_id, data)
+      select 'delivery.claimed', claim.delivery_id, claim.producer_id, json_build_object(
+        'attempt', claim.number, 'idempotency_key', claim.idempotency_key, 'claimed_by', ${request.workerId}::text)
+      from claim
+    )
+    insert into attempts (delivery_id, producer_id, number, ladder, generation, idempotency_key, recipient,
+      claimed_at, claimed_by, lease_expires_at)
+    select claim.delivery_id, claim.producer_id, claim.number, claimed.ladder, claim.generation, claim.idempotency_key,
+      claim.recipient, ledger_now(), ${request.workerId}::text,
+      ledger_now() + ${request.leaseMs}::double precision * interval '1 millisecond'
+    from claim join claimed on claimed.id = claim.delivery_id and claimed.producer_id = claim.producer_id`.execute(tx);
+  if (numAffectedRows !== BigInt(claims.length)) {
+    throw new Error(`claimed ${numAffectedRows} of ${claims.length} locked deliveries`);
+  }
+}
+
+/** Freezes request bodies before the first call under their keys; committed when this returns. */
+export async function freezeBodies(
+  db: Db,
+  bodies: readonly { readonly claim: Claim; readonly body: string }[],
+): Promise<void> {
+  const rows = bodies.map(({ claim, body }) => ({
+    delivery_id: claim.deliveryId,
+    producer_id: claim.producerId,
+    generation: claim.generation,
+    body,
+  }));
+  await sql`
+    insert into request_bodies (delivery_id, producer_id, generation, body)
+    select delivery_id, producer_id, generation, body
+    from json_to_recordset(${JSON.stringify(rows)}::text::json)
+      as frozen (delivery_id uuid, producer_id uuid, generation integer, body text)`.execute(db);
+}

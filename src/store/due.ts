@@ -1,0 +1,121 @@
+import { sql, type Transaction } from "kysely";
+import type { DeliveryId, HoldReason, Millis, OnUnknown, ProducerId, SettledAttempt } from "../ledger/delivery.ts";
+import type { GateDelivery } from "../ledger/gate.ts";
+import type { Schema } from "./schema.ts";
+
+/** A due delivery, locked by the claiming transaction. */
+export interface Due {
+  readonly id: DeliveryId;
+  readonly producerId: ProducerId;
+  readonly recipient: string;
+  readonly movedTo: string | null;
+  readonly onUnknown: OnUnknown;
+  readonly attemptCount: number;
+  readonly ladder: number;
+  readonly lastGeneration: number;
+  /** The current ladder's settled attempts, in order. */
+  readonly history: readonly SettledAttempt[];
+  readonly request: { readonly message?: unknown };
+  /** The body frozen under the latest key, if any. */
+  readonly frozenBody: string | null;
+  readonly gate: GateDelivery;
+}
+
+/** What to do with one due delivery. */
+export type Decision =
+  | { readonly act: "claim"; readonly generation: number; readonly repeats: boolean }
+  | { readonly act: "attention"; readonly reason: string }
+  | { readonly act: "close"; readonly state: "cancelled" | "expired" | "suppressed" }
+  | { readonly act: "hold"; readonly reason: HoldReason; readonly until: Millis | null };
+
+export interface DueRow {
+  id: DeliveryId;
+  producer_id: ProducerId;
+  recipient: string;
+  moved_to: string | null;
+  on_unknown: OnUnknown;
+  attempt_count: number;
+  ladder: number;
+  in_doubt: boolean;
+  next_attempt_at: Date;
+  expires_at: Date | null;
+  suppressed: boolean;
+  request: { message?: unknown } | null;
+  last_generation: number | null;
+  frozen_body: string | null;
+  history: (Omit<SettledAttempt, "claimedAt"> & { claimedAt: number })[] | null;
+  now: Date;
+}
+
+/**
+ * Locks deliveries that are due on a channel that may send. Of two workers that want one delivery, the second finds it
+ * locked (skipped) or no longer pending. A channel that is paused, down or paced is left alone as a whole, so that its
+ * backlog costs nothing.
+ */
+export async function lockDue(
+  tx: Transaction<Schema>,
+  request: { readonly channel: string; readonly limit: number },
+): Promise<{ due: readonly Due[]; now: Millis }> {
+  const { rows } = await sql<DueRow>`
+    with open_channel as (
+      select id from channels
+      where id = ${request.channel}
+        and (paused_at is null or paused_until <= ledger_now())
+        and (breaker_open_until is null or breaker_open_until <= ledger_now())
+        and (paced_until is null or paced_until <= ledger_now())
+    ), due as (
+      select d.* from deliveries d
+      where d.channel = (select id from open_channel) and d.state = 'pending' and d.next_attempt_at <= ledger_now()
+      order by d.next_attempt_at
+      limit ${request.limit}
+      for update of d skip locked
+    )
+    select due.id, due.producer_id, due.recipient, moved.moved_to, due.on_unknown, due.attempt_count, due.ladder,
+      due.in_doubt, due.next_attempt_at, due.expires_at, m.request, past.last_generation, past.history, ledger_now() as now,
+      exists (
+        select from suppressions s where s.channel = due.channel and s.recipient in (due.recipient, moved.moved_to)
+      ) as suppressed,
+      case when due.attempt_count > 0 then (
+        select b.body from request_bodies b where b.delivery_id = due.id and b.generation = past.last_generation
+      ) end as frozen_body
+    from due
+    left join messages m on m.delivery_id = due.id and m.producer_id = due.producer_id
+    left join recipient_moves moved on moved.channel = due.channel and moved.recipient = due.recipient
+    left join lateral (
+      select max(a.generation) as last_generation,
+        json_agg(json_build_object(
+          'number', a.number, 'generation', a.generation, 'verdict', a.verdict, 'reason', a.reason,
+          'counted', a.counted, 'retryAfterS', a.retry_after_s,
+          'claimedAt', floor(extract(epoch from a.claimed_at) * 1000)
+        ) order by a.number) filter (where a.ladder = due.ladder and a.settled_at is not null) as history
+      from attempts a where due.attempt_count > 0 and a.delivery_id = due.id
+    ) past on true
+    order by due.id`.execute(tx);
+  return { due: rows.map(dueFrom), now: rows[0]?.now.getTime() ?? 0 };
+}
+
+export function dueFrom(row: DueRow): Due {
+  return {
+    id: row.id,
+    producerId: row.producer_id,
+    recipient: row.recipient,
+    movedTo: row.moved_to,
+    onUnknown: row.on_unknown,
+    attemptCount: row.attempt_count,
+    ladder: row.ladder,
+    lastGeneration: row.last_generation ?? 0,
+    history: (row.history ?? []) as readonly SettledAttempt[],
+    request: row.request ?? {},
+    frozenBody: row.frozen_body,
+    gate: {
+      cancelled: false,
+      expiresAt: row.expires_at?.getTime() ?? null,
+      suppressed: row.suppressed,
+      nextAttemptAt: row.next_attempt_at.getTime(),
+      attemptCount: row.attempt_count,
+      inDoubt: row.in_doubt,
+      quietUntil: null,
+      recipientPacedUntil: null,
+    },
+  };
+}
