@@ -1,0 +1,178 @@
+import type { Logger } from "pino";
+import { NEVER_CALLED, type Outcome, ownOutcome } from "../ledger/verdict.ts";
+import type { Adapter, Provider } from "../providers/provider.ts";
+import { type Claim, ClaimInDoubtError, claimDue, freezeBodies } from "../store/claims.ts";
+import type { Settlement } from "../store/held.ts";
+import type { Db } from "../store/schema.ts";
+import { type Called, createCaller, type Ready } from "./call.ts";
+import { decideDue } from "./claim.ts";
+import { pause } from "./pause.ts";
+import type { Settler } from "./settle.ts";
+import { createWakeUp } from "./wake-up.ts";
+
+export interface ChannelSettings {
+  readonly id: string;
+  readonly provider: Provider;
+  readonly adapter: Adapter;
+}
+
+export interface ChannelWorkerDeps {
+  readonly db: Db;
+  readonly settler: Settler;
+  readonly log: Logger;
+  /** Random per boot. */
+  readonly workerId: string;
+  readonly leaseMs: number;
+  readonly providerTimeoutMs: number;
+  readonly pollIntervalMs: number;
+  /** Provider calls under way at once; never more claims are held than can be called. */
+  readonly concurrency: number;
+  /** Monotonic milliseconds. */
+  readonly clock: () => number;
+}
+
+export interface ChannelWorker {
+  /** Something may be due. */
+  wake(): void;
+  readonly inFlight: number;
+  /** Stops claiming, waits for the calls under way; aborts them when `deadline` does. */
+  stop(deadline: AbortSignal): Promise<void>;
+}
+
+const NOT_CALLED: Called = { outcome: ownOutcome("deferred", NEVER_CALLED), answer: null };
+
+/** gate → claim → call → settle, for one channel: claims as many as it has free slots for, again and again. */
+export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorkerDeps): ChannelWorker {
+  const { capability } = channel.provider;
+  const call = createCaller(channel.adapter, capability, deps.clock);
+  const log = deps.log.child({ channel: channel.id });
+  const stopping = new AbortController();
+  const cutOff = new AbortController();
+  const due = createWakeUp();
+  const slots = createWakeUp();
+  let busy = 0;
+  const loop = run();
+
+  async function run(): Promise<void> {
+    let failures = 0;
+    while (!stopping.signal.aborted) {
+      if (busy >= deps.concurrency) {
+        await slots.wait(deps.pollIntervalMs, stopping.signal);
+        continue;
+      }
+      try {
+        const more = await claimAndCall(deps.concurrency - busy);
+        failures = 0;
+        if (!more) await due.wait(deps.pollIntervalMs, stopping.signal);
+      } catch (error) {
+        failures += 1;
+        log.error({ event: "claim.failed", failures, err: error }, "nothing was called: the claim could not be made");
+        await pause(Math.min(100 * 2 ** Math.min(failures, 6), 5_000), stopping.signal);
+      }
+    }
+  }
+
+  async function claimAndCall(limit: number): Promise<boolean> {
+    const leaseHoldsUntil = deps.clock() + deps.leaseMs;
+    const { claims, more } = await claim(limit);
+    busy += claims.length;
+    const ready = await renderAll(claims);
+    await freeze(ready);
+    for (const one of ready) void deliver(one, leaseHoldsUntil);
+    return more;
+  }
+
+  async function claim(limit: number): Promise<{ readonly claims: readonly Claim[]; readonly more: boolean }> {
+    const request = { channel: channel.id, limit, workerId: deps.workerId, leaseMs: deps.leaseMs };
+    try {
+      return await claimDue(deps.db, request, (delivery, now) => decideDue(delivery, capability, now));
+    } catch (error) {
+      // The claims may stand. Nothing was called under them, and their worker is the one who can say so.
+      if (error instanceof ClaimInDoubtError) for (const doubtful of error.claims) void settle(doubtful, NOT_CALLED);
+      throw error;
+    }
+  }
+
+  /** After the claim, so that a message whose rendering kills the process has used up an attempt. */
+  async function renderAll(claims: readonly Claim[]): Promise<readonly Ready[]> {
+    const ready: Ready[] = [];
+    for (const one of claims) {
+      const { deliveryId, to, message, frozenBody } = one;
+      try {
+        ready.push({ claim: one, body: frozenBody ?? (await channel.adapter.render({ deliveryId, to, message })) });
+      } catch {
+        void settle(one, { outcome: ownOutcome("refused", "unrenderable"), answer: null }).finally(release);
+      }
+    }
+    return ready;
+  }
+
+  /** Freezes the bodies where the provider compares bodies: before the call, so that a repeat is the same bytes. */
+  async function freeze(ready: readonly Ready[]): Promise<void> {
+    if (capability.idempotency.by !== "key" || !capability.idempotency.payloadBound) return;
+    const fresh = ready.filter((one) => one.claim.frozenBody === null);
+    if (fresh.length === 0) return;
+    try {
+      await freezeBodies(deps.db, fresh);
+    } catch (error) {
+      for (const one of ready) void settle(one.claim, NOT_CALLED).finally(release);
+      throw error;
+    }
+  }
+
+  function release(): void {
+    busy -= 1;
+    slots.wake();
+  }
+
+  async function deliver(ready: Ready, leaseHoldsUntil: number): Promise<void> {
+    const limits = { timeoutMs: deps.providerTimeoutMs, leaseHoldsUntil };
+    const called = await call(ready, limits, cutOff.signal);
+    await settle(ready.claim, called).finally(release);
+  }
+
+  async function settle(claim: Claim, { outcome, answer }: Called): Promise<void> {
+    const source = outcome.reason === NEVER_CALLED ? "never_called" : "answer";
+    const { deliveryId, producerId, number } = claim;
+    const settlement: Settlement = {
+      deliveryId,
+      producerId,
+      number,
+      outcome,
+      witness: { source, by: deps.workerId },
+      answer: answer && { phase: answer.phase, status: answer.status, code: answer.code, message: answer.message },
+    };
+    const settled = await deps.settler.settle(settlement);
+    logSettled(claim, outcome, answer?.status ?? null, settled?.state ?? null);
+  }
+
+  function logSettled(claim: Claim, outcome: Outcome, status: number | null, state: string | null): void {
+    const line = {
+      event: "attempt.settled",
+      delivery_id: claim.deliveryId,
+      attempt: claim.number,
+      verdict: outcome.verdict,
+      reason: outcome.reason,
+      status_code: status,
+      state,
+    };
+    if (outcome.alarm) log.error(line, "an answer that should not occur");
+    else if (state === "needs_attention") log.warn(line, "a person must decide");
+    else log.info(line);
+  }
+
+  return {
+    wake: due.wake,
+    get inFlight() {
+      return busy;
+    },
+    async stop(deadline) {
+      stopping.abort();
+      await loop;
+      const onDeadline = () => cutOff.abort();
+      if (deadline.aborted) onDeadline();
+      deadline.addEventListener("abort", onDeadline, { once: true });
+      while (busy > 0 && deps.settler.held < busy) await slots.wait(50, new AbortController().signal);
+    },
+  };
+}
