@@ -28,8 +28,10 @@ export interface Call {
 
 /** A configured account at a provider: renders requests and sends them. Never throws for what a provider answers. */
 export interface Adapter {
-  /** Pure: the request body for this message. Throws when the message cannot be rendered: then nothing was sent. */
-  render(input: Renderable): string;
+  /** What the account needs a message to say itself, for it has no default; null when nothing is missing. */
+  lacks(message: unknown): { readonly path: readonly string[]; readonly fault: string } | null;
+  /** The request body for this message; no I/O. Throws when the message cannot be rendered: then nothing was sent. */
+  render(input: Renderable): Promise<string>;
   /** One provider call. Resolves with what was seen, whatever happened; secrets are removed from it. */
   call(call: Call): Promise<Answer>;
   close(): Promise<void>;

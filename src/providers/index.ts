@@ -1,0 +1,29 @@
+import type { Adapter, Provider } from "./provider.ts";
+import { openResend, type ResendSettings } from "./resend/adapter.ts";
+import { resend } from "./resend/index.ts";
+import { openSandbox, type SandboxSettings } from "./sandbox/adapter.ts";
+import { sandbox } from "./sandbox/index.ts";
+import { openTelegram, type TelegramSettings } from "./telegram/adapter.ts";
+import { telegram } from "./telegram/index.ts";
+
+/** Every provider that the ledger knows, by name. */
+export const PROVIDERS: Readonly<Record<string, Provider>> = { resend, telegram, sandbox };
+
+/** An account at a provider, with its credentials. */
+export type AdapterSettings =
+  | ({ readonly provider: "resend" } & ResendSettings)
+  | ({ readonly provider: "telegram" } & TelegramSettings)
+  | ({ readonly provider: "sandbox" } & SandboxSettings);
+
+export function openAdapter(settings: AdapterSettings): Adapter {
+  switch (settings.provider) {
+    case "resend":
+      return openResend(settings);
+    case "telegram":
+      return openTelegram(settings);
+    case "sandbox":
+      return openSandbox(settings);
+    default:
+      throw new Error(`no adapter for ${settings satisfies never}`);
+  }
+}
