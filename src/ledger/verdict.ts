@@ -13,8 +13,8 @@ export interface Answer {
   readonly phase: Phase;
   /** HTTP status, or null when none was seen. */
   readonly status: number | null;
-  /** `json`: a body of the provider's API; `page`: readable, but not JSON (an edge's HTML); `none`: empty, cut off or never seen. */
-  readonly body: "json" | "page" | "none";
+  /** `json`: a body of the provider's API; `page`: HTML, from an edge or a proxy; `text`: readable, but neither; `none`: empty, cut off or never seen. */
+  readonly body: "json" | "page" | "text" | "none";
   /** The provider's error name or number (`validation_error`, `400`), or the transport's code (`ECONNREFUSED`). */
   readonly code: string | null;
   /** Human text of the error, secrets removed, at most 500 characters. */

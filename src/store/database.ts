@@ -36,3 +36,23 @@ export function openDatabase(options: DatabaseOptions): Database {
   const db = new Kysely<Schema>({ dialect: new PostgresJSDialect({ postgres: sql }) });
   return { db, sql, close: () => sql.end({ timeout: 5 }) };
 }
+
+/** SQLSTATEs that say that the server cannot write now: shutting down, starting, no room, or read-only (PostgreSQL, appendix A). */
+const UNAVAILABLE = new Set(["57P01", "57P02", "57P03", "53300", "53100", "53200", "25006", "55000"]);
+/** postgres.js and Node: the connection was lost or could not be made. */
+const DISCONNECTED =
+  /^(CONNECTION_(CLOSED|ENDED|DESTROYED)|CONNECT_TIMEOUT|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|08\w{3})$/;
+
+/** The database is away, or cannot write: what failed may have been committed, and a later try may succeed. */
+export function isConnectionError(error: unknown): boolean {
+  for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
+    const { code } = cause as { code?: unknown };
+    if (typeof code === "string" && (UNAVAILABLE.has(code) || DISCONNECTED.test(code))) return true;
+    if (cause instanceof AggregateError && cause.errors.some(isConnectionError)) return true;
+  }
+  return false;
+}
+
+/** Two transactions were in each other's way; the loser changed nothing and may try again at once. */
+export const isConflict = (error: unknown): boolean =>
+  error instanceof Error && ["40001", "40P01"].includes((error as { code?: string }).code ?? "");

@@ -1,0 +1,119 @@
+import { randomUUID } from "node:crypto";
+import { Hono, type MiddlewareHandler } from "hono";
+import { isConnectionError } from "../store/database.ts";
+import { createAuthenticate, RETRY_LATER, requireScope } from "./auth.ts";
+import { channelHandlers } from "./channels.ts";
+import { deliveryHandlers } from "./deliveries.ts";
+import { mountDocs } from "./docs.ts";
+import type { ApiContext, ApiDeps, ApiEnv, Handler } from "./env.ts";
+import { keyHandlers } from "./keys.ts";
+import { Problem } from "./problem.ts";
+import { getProviders } from "./providers.ts";
+import { type OperationId, ROUTES, type Route } from "./routes.ts";
+
+/** For the HTTP server: a body or a head that does not arrive in time ends the connection. Milliseconds. */
+export const SERVER_TIMEOUTS = { headersTimeout: 15_000, requestTimeout: 30_000, keepAliveTimeout: 65_000 } as const;
+
+/** The HTTP API (design, section 6): the routes of the contract, each behind its scope, and nothing else. */
+export function createApi(deps: ApiDeps): Hono<ApiEnv> {
+  const app = new Hono<ApiEnv>();
+  app.use(logRequests(deps));
+  app.onError((error, context) => answerProblem(error, context, deps));
+  app.notFound((context) => {
+    throw new Problem("not-found", `there is nothing at ${context.req.path}`);
+  });
+
+  const handlers: Record<OperationId, Handler> = {
+    ...deliveryHandlers(deps),
+    ...channelHandlers(deps),
+    ...keyHandlers(deps),
+    ...healthHandlers(deps),
+    getProviders,
+  };
+  const authenticate = createAuthenticate(deps.db, deps.admin);
+  for (const [operationId, { method, path, scope }] of Object.entries<Route>(ROUTES)) {
+    const guards = scope === "public" ? [] : [requireScope(authenticate, scope)];
+    app.on([method.toUpperCase()], [honoPath(path)], ...guards, handlers[operationId as OperationId]);
+  }
+  mountDocs(app);
+  refuseOtherMethods(app);
+  return app;
+}
+
+/** Liveness and readiness alone: what a worker without an API answers. */
+export function createHealthApi(deps: Pick<ApiDeps, "ready" | "log">): Hono<ApiEnv> {
+  const app = new Hono<ApiEnv>();
+  app.onError((error, context) => answerProblem(error, context, deps));
+  app.notFound((context) => {
+    throw new Problem("not-found", `there is nothing at ${context.req.path}; this process is a worker`);
+  });
+  const { getHealth, getReadiness } = healthHandlers(deps);
+  app.get(ROUTES.getHealth.path, getHealth).get(ROUTES.getReadiness.path, getReadiness);
+  return app;
+}
+
+const honoPath = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ":$1");
+
+function healthHandlers(deps: Pick<ApiDeps, "ready">) {
+  const getHealth: Handler = (context) => context.json({ status: "ok" });
+  const getReadiness: Handler = async (context) => {
+    const readiness = await deps.ready();
+    return readiness.ok
+      ? context.json({ status: "ok" })
+      : context.json({ status: "unavailable", faults: readiness.faults }, 503);
+  };
+  return { getHealth, getReadiness };
+}
+
+function refuseOtherMethods(app: Hono<ApiEnv>): void {
+  const byPath = Map.groupBy(Object.values<Route>(ROUTES), ({ path }) => path);
+  for (const [path, routes] of byPath) {
+    const allow = routes.map(({ method }) => method.toUpperCase()).join(", ");
+    app.all(honoPath(path), () => {
+      throw new Problem("method-not-allowed", `allowed here: ${allow}`, { headers: { allow } });
+    });
+  }
+}
+
+/** One line a request: no query, no body, no recipient. */
+function logRequests(deps: Pick<ApiDeps, "log">): MiddlewareHandler<ApiEnv> {
+  return async (context, next) => {
+    const startedAt = performance.now();
+    const requestId = randomUUID();
+    context.set("requestId", requestId);
+    await next();
+    context.header("x-request-id", requestId);
+    context.header("x-content-type-options", "nosniff");
+    const line = {
+      event: "http.request",
+      request_id: requestId,
+      method: context.req.method,
+      path: context.req.path.slice(0, 200),
+      status: context.res.status,
+      duration_ms: Math.round((performance.now() - startedAt) * 10) / 10,
+      delivery_id: context.get("deliveryId"),
+      key: context.get("principal")?.keyId,
+    };
+    if (context.res.status >= 500) deps.log.error(line);
+    else deps.log.info(line);
+  };
+}
+
+function answerProblem(error: Error, context: ApiContext, deps: Pick<ApiDeps, "log">): Response {
+  const requestId = context.get("requestId") ?? randomUUID();
+  const problem = problemOf(error);
+  if (problem.type === "internal" || problem.type === "unavailable") {
+    deps.log.error({ event: "http.failed", request_id: requestId, err: error }, "a request failed");
+  }
+  return context.body(JSON.stringify(problem.body(`urn:uuid:${requestId}`)), problem.status as 500, {
+    ...problem.headers,
+    "content-type": "application/problem+json",
+  });
+}
+
+function problemOf(error: Error): Problem {
+  if (error instanceof Problem) return error;
+  if (isConnectionError(error))
+    return new Problem("unavailable", "the ledger's database cannot be reached", RETRY_LATER);
+  return new Problem("internal", "an unexpected error; it is in the log under this instance");
+}

@@ -1,0 +1,57 @@
+import { timingSafeEqual } from "node:crypto";
+import type { MiddlewareHandler } from "hono";
+import { isConnectionError } from "../store/database.ts";
+import { groupCommit } from "../store/group-commit.ts";
+import { findPrincipals, hashKey, type Principal, SCOPES, type Scope } from "../store/keys.ts";
+import type { Db } from "../store/schema.ts";
+import type { AdminKey, ApiEnv } from "./env.ts";
+import { Problem } from "./problem.ts";
+
+/**
+ * Who is calling? `Authorization: Bearer <api key>`. Looked up for every request, so that a revoked key is refused at once;
+ * concurrent requests share a statement.
+ */
+export function createAuthenticate(
+  db: Db,
+  admin: AdminKey | null,
+): (authorization: string | undefined) => Promise<Principal> {
+  const adminHash = admin && hashKey(admin.key);
+  const find = groupCommit((hashes: readonly Buffer[]) => findPrincipals(db, hashes), { maxItems: 500, lanes: 2 });
+
+  return async (authorization) => {
+    const key = /^Bearer ([\x21-\x7e]{1,1024})$/i.exec(authorization ?? "")?.[1];
+    if (key === undefined) throw unauthorized("give an API key as Authorization: Bearer <api key>");
+    const hash = hashKey(key);
+    if (admin && adminHash && timingSafeEqual(hash, adminHash)) {
+      const { producerId } = admin;
+      return { keyId: "admin", keyName: "admin", producerId, producer: "admin", seesAll: true, scopes: SCOPES };
+    }
+    const principal = await find(hash).catch((error: unknown) => {
+      if (isConnectionError(error))
+        throw new Problem("unavailable", "the ledger's database cannot be reached", RETRY_LATER);
+      throw error;
+    });
+    if (!principal) throw unauthorized("this API key is not known, or was revoked");
+    return principal;
+  };
+}
+
+export const RETRY_LATER = { headers: { "retry-after": "5" } } as const;
+
+const unauthorized = (detail: string): Problem =>
+  new Problem("unauthorized", detail, { headers: { "www-authenticate": 'Bearer realm="delivery-ledger"' } });
+
+/** `scope` null: any valid key. */
+export function requireScope(
+  authenticate: (authorization: string | undefined) => Promise<Principal>,
+  scope: Scope | null,
+): MiddlewareHandler<ApiEnv> {
+  return async (context, next) => {
+    const principal = await authenticate(context.req.header("authorization"));
+    if (scope !== null && !principal.scopes.includes(scope)) {
+      throw new Problem("forbidden", `this API key lacks the scope ${scope}`);
+    }
+    context.set("principal", principal);
+    await next();
+  };
+}

@@ -1,0 +1,62 @@
+import type { z } from "zod";
+import { type ChannelHealth, listChannels, pauseChannel, resumeChannel } from "../store/channels.ts";
+import { faultsOf } from "./delivery-request.ts";
+import type { ApiContext, ApiDeps, Handler } from "./env.ts";
+import { readJsonBody } from "./json.ts";
+import { invalid, Problem } from "./problem.ts";
+import * as schemas from "./schemas.ts";
+
+export function channelHandlers(deps: ApiDeps) {
+  function view(row: ChannelHealth): z.infer<typeof schemas.channel> {
+    return {
+      id: row.id,
+      provider: row.provider,
+      configured: deps.channels.has(row.id),
+      paused:
+        row.pausedAt === null
+          ? null
+          : {
+              at: row.pausedAt.toISOString(),
+              until: row.pausedUntil?.toISOString() ?? null,
+              reason: row.pauseReason ?? "operator",
+              note: row.pauseNote,
+              by: row.pausedBy,
+            },
+      backlog: row.backlog,
+      in_flight: row.inFlight,
+      oldest_due_at: row.oldestDueAt?.toISOString() ?? null,
+    };
+  }
+
+  async function answer(context: ApiContext, id: string, changed: unknown): Promise<Response> {
+    const row = changed === null ? undefined : (await listChannels(deps.db)).find((channel) => channel.id === id);
+    if (!row) throw new Problem("not-found", "there is no such channel");
+    return context.json(view(row));
+  }
+
+  const getChannels: Handler = async (context) =>
+    context.json({ data: (await listChannels(deps.db)).map(view), next_cursor: null });
+
+  const postPause: Handler = async (context) => {
+    const id = context.req.param("id") ?? "";
+    const parsed = schemas.pauseRequest.safeParse(await readJsonBody(context.req.raw, deps.maxBodyBytes));
+    if (!parsed.success) throw invalid(faultsOf(parsed.error, []));
+    const by = context.get("principal").keyName;
+    const row = await pauseChannel(deps.db, id, by, parsed.data.reason);
+    deps.log.warn({ event: "channel.paused", channel: id, by }, "a channel was paused");
+    return await answer(context, id, row);
+  };
+
+  const postResume: Handler = async (context) => {
+    const id = context.req.param("id") ?? "";
+    const row = await resumeChannel(deps.db, id);
+    deps.wake([id]);
+    deps.log.warn(
+      { event: "channel.resumed", channel: id, by: context.get("principal").keyName },
+      "a channel was resumed",
+    );
+    return await answer(context, id, row);
+  };
+
+  return { getChannels, postPause, postResume };
+}

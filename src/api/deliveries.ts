@@ -1,0 +1,195 @@
+import { z } from "zod";
+import { type DeliveryId, FAILURES, type ProducerId, RECEIPT_STATUSES, STATES } from "../ledger/delivery.ts";
+import { PROVIDERS } from "../providers/index.ts";
+import { cancelDelivery } from "../store/cancel.ts";
+import { findChannel } from "../store/channels.ts";
+import { type DeliveryRow, findDelivery, listAttempts, listDeliveries, readTimeline } from "../store/deliveries.ts";
+import { type Accepted, createAccept } from "./accept.ts";
+import { type OpenChannel, readDelivery } from "./delivery-request.ts";
+import { attemptView, deliveryView } from "./delivery-view.ts";
+import type { ApiContext, ApiDeps, Handler } from "./env.ts";
+import { readJsonBody } from "./json.ts";
+import { readCursor, readQuery, writeCursor } from "./list.ts";
+import { invalid, Problem, type ProblemBody, pointerOf } from "./problem.ts";
+import type * as schemas from "./schemas.ts";
+
+const MAX_BATCH = 1_000;
+const TERMINAL = new Set(["sent", "failed", "cancelled", "expired", "suppressed"]);
+
+const instant = z.iso.datetime({ offset: true }).transform((text) => new Date(text));
+const noControls = (max: number) =>
+  z
+    .string()
+    .min(1)
+    .max(max)
+    .refine((text) => text.isWellFormed() && !text.includes("\0"));
+
+export const listQuery = z.strictObject({
+  name: noControls(1_024).optional(),
+  state: z.enum(STATES).optional(),
+  channel: noControls(63).optional(),
+  to: noControls(2_048).optional(),
+  schedule: noControls(1_024).optional(),
+  accepted_after: instant.optional(),
+  accepted_before: instant.optional(),
+  failure: z.enum(FAILURES).optional(),
+  receipt: z.enum(RECEIPT_STATUSES).optional(),
+  limit: z.coerce.number().int().min(1).max(100).default(25),
+  cursor: z.string().max(200).optional(),
+});
+
+type View = z.infer<typeof schemas.delivery>;
+type Answer = { status: 200 | 202; delivery: View | z.infer<typeof schemas.remembered> };
+type ItemAnswer = Answer | { status: number; problem: ProblemBody };
+
+export function deliveryHandlers(deps: ApiDeps) {
+  const accept = createAccept(deps.db);
+  const view = (row: DeliveryRow): View => deliveryView(row, deps.channels.has(row.channel));
+
+  /** A channel that is only in the database (its credentials were taken away) still takes deliveries, and holds them. */
+  async function channelsFor(values: readonly unknown[]): Promise<(id: string) => OpenChannel | null> {
+    const found = new Map<string, OpenChannel | null>(deps.channels);
+    for (const value of values) {
+      const id = (value as { channel?: unknown } | null)?.channel;
+      if (typeof id !== "string" || found.has(id) || !/^[a-z][a-z0-9_-]{0,62}$/.test(id)) continue;
+      const row = await findChannel(deps.db, id);
+      const provider = row && PROVIDERS[row.provider];
+      found.set(id, provider ? { provider, adapter: null } : null);
+    }
+    return (id) => found.get(id) ?? null;
+  }
+
+  function answerOf({ taken, row }: Accepted, name: string): Answer {
+    if (taken.kind === "reused") {
+      const errors = taken.pointers.map((pointer) => ({
+        pointer,
+        detail: "differs from the request that has this name",
+      }));
+      throw new Problem("name-reused", `the name belongs to another request, accepted as ${taken.id}`, { errors });
+    }
+    if (taken.kind === "remembered" || !row) {
+      const outcome = taken.kind === "remembered" ? taken.outcome : null;
+      return { status: 200, delivery: { id: taken.id, name, removed: true, outcome } };
+    }
+    // A repeat re-drives what follows the commit, in case the first did not get that far.
+    if (!TERMINAL.has(row.state)) deps.wake([row.channel]);
+    return { status: taken.kind === "accepted" ? 202 : 200, delivery: view(row) };
+  }
+
+  const postDelivery: Handler = async (context) => {
+    const value = await readJsonBody(context.req.raw, deps.maxBodyBytes);
+    const channel = await channelsFor([value]);
+    const posted = readDelivery(value, { producerId: producerOf(context), headerName: headerName(context), channel });
+    const { status, delivery } = answerOf(await accept.one(posted), posted.name);
+    context.set("deliveryId", delivery.id);
+    context.header("location", `/v1/deliveries/${delivery.id}`);
+    if (status === 200) context.header("idempotent-replayed", "true");
+    return context.json(delivery, status);
+  };
+
+  const postBatch: Handler = async (context) => {
+    if (context.req.header("idempotency-key") !== undefined) {
+      throw new Problem(
+        "invalid-parameter",
+        "Idempotency-Key names one delivery; in a batch each needs a name of its own",
+      );
+    }
+    const values = await readJsonBody(context.req.raw, deps.maxBodyBytes);
+    if (!Array.isArray(values) || values.length < 1 || values.length > MAX_BATCH) {
+      throw invalid([{ pointer: "", detail: `must be a list of 1 to ${MAX_BATCH} deliveries` }]);
+    }
+    const producerId = producerOf(context);
+    const channel = await channelsFor(values);
+    const read = values.map((value) => settled(() => readDelivery(value, { producerId, headerName: null, channel })));
+    const good = read.flatMap((one) => ("value" in one ? [one.value] : []));
+    const accepted = good.length === 0 ? [] : await accept.many(good);
+    let next = 0;
+    const data = read.map((one): ItemAnswer => {
+      if ("problem" in one) return { status: one.problem.status, problem: one.problem.body() };
+      const answer = settled(() => answerOf(accepted[next++] as Accepted, one.value.name));
+      return "value" in answer ? answer.value : { status: answer.problem.status, problem: answer.problem.body() };
+    });
+    return context.json({ data });
+  };
+
+  async function find(context: ApiContext): Promise<DeliveryRow> {
+    const id = context.req.param("id") ?? "";
+    const row = z.uuid().safeParse(id).success ? await findDelivery(deps.db, id, visibleTo(context)) : null;
+    if (!row) throw new Problem("not-found", "there is no such delivery");
+    context.set("deliveryId", row.id);
+    return row;
+  }
+
+  const getDelivery: Handler = async (context) => {
+    const row = await find(context);
+    const attempts = await listAttempts(deps.db, row.id);
+    return context.json({ ...view(row), attempts: attempts.map(attemptView) });
+  };
+
+  const getDeliveries: Handler = async (context) => {
+    const { limit, cursor, accepted_after, accepted_before, ...filter } = readQuery(context, listQuery);
+    const before = cursor === undefined ? null : readCursor(cursor, "deliveries");
+    const wanted = { ...filter, acceptedAfter: accepted_after, acceptedBefore: accepted_before };
+    const rows = await listDeliveries(deps.db, wanted, visibleTo(context), { before, limit: limit + 1 });
+    const page = rows.slice(0, limit);
+    const last = page.at(-1);
+    return context.json({
+      data: page.map(view),
+      next_cursor: rows.length > limit && last ? writeCursor("deliveries", last.id) : null,
+    });
+  };
+
+  const getTimeline: Handler = async (context) => {
+    const entries = await readTimeline(deps.db, (await find(context)).id);
+    return context.json({
+      data: entries.map(({ at, type, data }) => ({ ...data, at: at.toISOString(), type })),
+      next_cursor: null,
+    });
+  };
+
+  const postCancel: Handler = async (context) => {
+    const row = await find(context);
+    await cancelDelivery(deps.db, row.id as DeliveryId, row.producer_id, context.get("principal").keyName);
+    const after = await find(context);
+    if (after.state === "cancelled") return context.json(view(after));
+    if (after.state === "claimed") throw new Problem("already-claimed", "an attempt is under way");
+    if (after.in_doubt) throw new Problem("in-doubt", "an attempt may have been sent; cancelling would deny it");
+    throw new Problem("already-settled", `the delivery is ${after.state}`);
+  };
+
+  return { postDelivery, postBatch, getDelivery, getDeliveries, getTimeline, postCancel };
+}
+
+/** The producer in whose name the key posts. */
+function producerOf(context: ApiContext): ProducerId {
+  const { producerId } = context.get("principal");
+  if (producerId === null) throw new Problem("forbidden", "an operator's key belongs to no producer and cannot post");
+  return producerId;
+}
+
+/** Whose deliveries the key sees; null: everybody's. */
+function visibleTo(context: ApiContext): ProducerId | null {
+  const { seesAll, producerId } = context.get("principal");
+  return seesAll ? null : producerId;
+}
+
+function headerName(context: ApiContext): string | null {
+  const name = context.req.header("idempotency-key");
+  if (name === undefined) return null;
+  if (!/^[\x20-\x7e]*$/.test(name)) {
+    const errors = [
+      { pointer: pointerOf(["name"]), detail: "must be ASCII in a header; in the body it may be any text" },
+    ];
+    throw new Problem("invalid-parameter", "Idempotency-Key must be printable ASCII", { errors });
+  }
+  return name;
+}
+
+function settled<T>(work: () => T): { value: T } | { problem: Problem } {
+  try {
+    return { value: work() };
+  } catch (error) {
+    if (error instanceof Problem) return { problem: error };
+    throw error;
+  }
+}

@@ -1,0 +1,37 @@
+import type { Context } from "hono";
+import type { Logger } from "pino";
+import type { Adapter, Provider } from "../providers/provider.ts";
+import type { Principal } from "../store/keys.ts";
+import type { Db } from "../store/schema.ts";
+
+export interface ApiEnv {
+  Variables: {
+    requestId: string;
+    principal: Principal;
+    /** For the log. */
+    deliveryId?: string;
+  };
+}
+
+/** The key from LEDGER_ADMIN_KEY: every scope, without a row of its own. */
+export interface AdminKey {
+  readonly key: string;
+  readonly producerId: NonNullable<Principal["producerId"]>;
+}
+
+export type ApiContext = Context<ApiEnv>;
+export type Handler = (context: ApiContext) => Promise<Response> | Response;
+
+export type Readiness = { readonly ok: true } | { readonly ok: false; readonly faults: readonly string[] };
+
+export interface ApiDeps {
+  readonly db: Db;
+  /** The channels for which this process has credentials. */
+  readonly channels: ReadonlyMap<string, { readonly provider: Provider; readonly adapter: Adapter }>;
+  readonly admin: AdminKey | null;
+  readonly maxBodyBytes: number;
+  /** Something may be due on these channels. */
+  wake(channels: Iterable<string>): void;
+  ready(): Promise<Readiness>;
+  readonly log: Logger;
+}

@@ -1,0 +1,190 @@
+import { type ServerType, serve } from "@hono/node-server";
+import type { Hono } from "hono";
+import type { Logger } from "pino";
+import { createApi, createHealthApi, SERVER_TIMEOUTS } from "./api/app.ts";
+import type { ApiEnv, Readiness } from "./api/env.ts";
+import { type Config, readConfig } from "./config.ts";
+import { createLog } from "./log.ts";
+import { openAdapter, PROVIDERS } from "./providers/index.ts";
+import type { Adapter, Provider } from "./providers/provider.ts";
+import { registerChannels } from "./store/channels.ts";
+import { type Database, openDatabase } from "./store/database.ts";
+import { type Embedded, openEmbedded } from "./store/embedded.ts";
+import { ADMIN_PRODUCER, ensureAdminKey, ensureProducer } from "./store/keys.ts";
+import { migrate } from "./store/migrate.ts";
+import { databaseFaults } from "./store/readiness.ts";
+import { createWake, type Wake } from "./store/wake.ts";
+import { openSpool } from "./worker/spool.ts";
+import { startWorker, type Worker } from "./worker/worker.ts";
+
+type Channels = ReadonlyMap<string, { readonly id: string; readonly provider: Provider; readonly adapter: Adapter }>;
+
+/** A sweeper that has not finished a pass for this long is stuck. */
+const WORKER_STUCK_MS = 60_000;
+/** After the grace period, what still hangs is left to the lease. */
+const LAST_RESORT_MS = 10_000;
+
+const read = readConfig(process.env);
+if (read.ok) await run(read.config);
+else {
+  for (const fault of read.faults) process.stderr.write(`configuration: ${fault}\n`);
+  process.exitCode = 1;
+}
+
+async function run(config: Config): Promise<void> {
+  const log = createLog(config.logLevel, config.secrets);
+  process.on("uncaughtException", (error) => {
+    log.fatal({ event: "process.crashed", err: error }, "an error that nobody handled");
+    process.exit(1);
+  });
+  const stop = await start(config, log).catch((error: unknown) => {
+    log.fatal({ event: "start.failed", err: error }, "the service could not start");
+    process.stderr.write(`start: ${error instanceof Error ? error.message : String(error)}\n`);
+    process.exit(1);
+  });
+  let stopping = false;
+  for (const signal of ["SIGTERM", "SIGINT"] as const) {
+    process.on(signal, () => {
+      if (stopping) return;
+      stopping = true;
+      log.info({ event: "process.stopping", signal }, "stopping: no new claims, what is under way is settled");
+      setTimeout(() => process.exit(1), config.shutdownGraceMs + LAST_RESORT_MS).unref();
+      void stop().then(() => process.exit(0));
+    });
+  }
+}
+
+/** Configuration → database → api, worker. Returns what stops it all, in order. */
+async function start(config: Config, log: Logger): Promise<() => Promise<void>> {
+  const embedded = config.databaseUrl === null ? await openEmbedded(config.dataDir) : null;
+  const database = openDatabase({
+    url: config.databaseUrl ?? (embedded as Embedded).url,
+    poolSize: config.databasePoolSize,
+    applicationName: `delivery-ledger ${config.role}`,
+  });
+  const applied = await migrate(database.db);
+  if (applied.length > 0) log.info({ event: "migrated", applied }, "the schema was brought up to date");
+  await registerChannels(
+    database.db,
+    config.channels.map(({ id, adapter, fingerprint }) => ({ id, provider: adapter.provider, fingerprint })),
+  );
+  const channels = openChannels(config);
+  const wake = createWake(database.sql);
+  const worker = config.role === "api" ? null : await startWorkerOf(config, database, channels, wake, log);
+  const ready = readinessOf(database, worker);
+  const api =
+    config.role === "worker"
+      ? createHealthApi({ ready, log })
+      : await createApiOf(config, database, channels, wake, worker, ready, log);
+  const server = await listen(api, config, log);
+  return async () => {
+    const closed = close(server, config.shutdownGraceMs);
+    await Promise.all([closed, worker?.stop(config.shutdownGraceMs)]);
+    await Promise.all([...channels.values()].map(({ adapter }) => adapter.close()));
+    await database.close();
+    await embedded?.stop();
+    log.info({ event: "process.stopped" }, "stopped");
+  };
+}
+
+function openChannels(config: Config): Channels {
+  return new Map(
+    config.channels.map(({ id, adapter: settings }) => {
+      const provider = PROVIDERS[settings.provider];
+      if (!provider) throw new Error(`no provider ${settings.provider}`);
+      return [id, { id, provider, adapter: openAdapter(settings) }];
+    }),
+  );
+}
+
+function startWorkerOf(config: Config, { db }: Database, channels: Channels, wake: Wake, log: Logger): Promise<Worker> {
+  return startWorker({
+    db,
+    channels: [...channels.values()],
+    wake,
+    spool: openSpool(config.dataDir),
+    log,
+    leaseMs: config.leaseMs,
+    providerTimeoutMs: config.providerTimeoutMs,
+    pollIntervalMs: config.pollIntervalMs,
+    sweepIntervalMs: config.sweepIntervalMs,
+    concurrency: config.workerConcurrency,
+  });
+}
+
+async function createApiOf(
+  config: Config,
+  { db }: Database,
+  channels: Channels,
+  wake: Wake,
+  worker: Worker | null,
+  ready: () => Promise<Readiness>,
+  log: Logger,
+): Promise<Hono<ApiEnv>> {
+  const producerId = await ensureProducer(db, ADMIN_PRODUCER);
+  if (config.adminKey === null) await announceAdminKey(db);
+  return createApi({
+    db,
+    channels,
+    admin: config.adminKey === null ? null : { key: config.adminKey, producerId },
+    maxBodyBytes: config.maxBodyBytes,
+    wake(ids) {
+      worker?.wake(ids);
+      wake.notify(ids);
+    },
+    ready,
+    log,
+  });
+}
+
+/** Printed once, apart from the log, which never holds a secret. */
+async function announceAdminKey(db: Database["db"]): Promise<void> {
+  const key = await ensureAdminKey(db);
+  if (key === null) return;
+  process.stdout.write(
+    `\nThe admin key, shown this once: ${key}\n(Lost it? npm run keys -- create --name admin --producer admin --scopes all)\n\n`,
+  );
+}
+
+function readinessOf({ db }: Database, worker: Worker | null): () => Promise<Readiness> {
+  return async () => {
+    const faults = [...(await databaseFaults(db))];
+    if (worker && worker.idleMs() > WORKER_STUCK_MS) faults.push("the worker does not finish its passes");
+    return faults.length === 0 ? { ok: true } : { ok: false, faults };
+  };
+}
+
+function listen(app: Hono<ApiEnv>, config: Config, log: Logger): Promise<ServerType> {
+  return new Promise((resolve, reject) => {
+    const options = {
+      fetch: app.fetch,
+      hostname: config.host,
+      port: config.port,
+      serverOptions: { ...SERVER_TIMEOUTS },
+    };
+    const server = serve(options, ({ port }) => {
+      const url = `http://${config.host.includes(":") ? `[${config.host}]` : config.host}:${port}`;
+      log.info(
+        { event: "process.started", url, role: config.role, channels: config.channels.map(({ id }) => id) },
+        "listening",
+      );
+      resolve(server);
+    });
+    server.once("error", reject);
+  });
+}
+
+/** Takes no new connection, lets the requests under way finish, and cuts what is left when the time is over. */
+function close(server: ServerType, graceMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const cut = setTimeout(
+      () => "closeAllConnections" in server && server.closeAllConnections(),
+      Math.min(graceMs, 10_000),
+    );
+    server.close(() => {
+      clearTimeout(cut);
+      resolve();
+    });
+    if ("closeIdleConnections" in server) server.closeIdleConnections();
+  });
+}

@@ -1,0 +1,91 @@
+import { sql } from "kysely";
+import type { Db } from "./schema.ts";
+
+export interface ChannelRow {
+  readonly id: string;
+  readonly provider: string;
+  readonly pausedAt: Date | null;
+  readonly pausedUntil: Date | null;
+  readonly pauseReason: string | null;
+  readonly pauseNote: string | null;
+  readonly pausedBy: string | null;
+  readonly breakerOpenUntil: Date | null;
+  readonly pacedUntil: Date | null;
+}
+
+export interface ChannelHealth extends ChannelRow {
+  /** Pending deliveries; counted up to 10,000, then that number means "or more". */
+  readonly backlog: number;
+  /** Claimed deliveries; counted likewise. */
+  readonly inFlight: number;
+  readonly oldestDueAt: Date | null;
+}
+
+const columns = sql`id, provider, paused_at as "pausedAt", paused_until as "pausedUntil", pause_reason as "pauseReason",
+  pause_note as "pauseNote", paused_by as "pausedBy", breaker_open_until as "breakerOpenUntil", paced_until as "pacedUntil"`;
+
+/**
+ * Makes the configured channels known to all replicas. A hold that the ledger put on a channel for its credentials ends
+ * when the credentials have changed: putting the key right is what resumes it.
+ */
+export async function registerChannels(
+  db: Db,
+  channels: readonly { readonly id: string; readonly provider: string; readonly fingerprint: string }[],
+): Promise<void> {
+  for (const { id, provider, fingerprint } of channels) {
+    await sql`
+      insert into channels (id, provider, credential_fingerprint) values (${id}, ${provider}, ${fingerprint})
+      on conflict (id) do nothing`.execute(db);
+    const row = await findChannel(db, id);
+    if (row?.provider !== provider) {
+      throw new Error(`channel ${id} belongs to ${row?.provider}: give the account at ${provider} another id`);
+    }
+    await sql`
+      with changed as (
+        update channels set credential_fingerprint = ${fingerprint}
+        where id = ${id} and credential_fingerprint is distinct from ${fingerprint}
+        returning paused_by, pause_reason
+      )
+      select 1 from changed where paused_by = 'ledger' and pause_reason = 'credentials_refused'`
+      .execute(db)
+      .then(({ rows }) => (rows.length > 0 ? resumeChannel(db, id) : null));
+  }
+}
+
+export async function findChannel(db: Db, id: string): Promise<ChannelRow | null> {
+  const { rows } = await sql<ChannelRow>`select ${columns} from channels where id = ${id}`.execute(db);
+  return rows[0] ?? null;
+}
+
+/** All channels that were ever configured, with their backlogs. Bounded: a backlog is counted up to 10,000. */
+export async function listChannels(db: Db): Promise<readonly ChannelHealth[]> {
+  const { rows } = await sql<ChannelHealth>`
+    select ${columns},
+      (select count(*)::integer from (
+        select from deliveries d where d.channel = channels.id and d.state = 'pending' limit 10000) as waiting) as backlog,
+      (select count(*)::integer from (
+        select from attempts a join deliveries d on d.id = a.delivery_id and d.producer_id = a.producer_id
+        where a.settled_at is null and d.channel = channels.id limit 10000) as claimed) as "inFlight",
+      (select min(d.next_attempt_at) from deliveries d
+        where d.channel = channels.id and d.state = 'pending') as "oldestDueAt"
+    from channels order by id`.execute(db);
+  return rows;
+}
+
+/** The kill switch: no claim is made on it from this commit on, by any replica. Null when there is no such channel. */
+export async function pauseChannel(db: Db, id: string, by: string, note: string): Promise<ChannelRow | null> {
+  const { rows } = await sql<ChannelRow>`
+    update channels
+    set paused_at = ledger_now(), paused_until = null, pause_reason = 'operator', pause_note = ${note}, paused_by = ${by}
+    where id = ${id} returning ${columns}`.execute(db);
+  return rows[0] ?? null;
+}
+
+/** Ends a pause, whoever made it. Null when there is no such channel. */
+export async function resumeChannel(db: Db, id: string): Promise<ChannelRow | null> {
+  const { rows } = await sql<ChannelRow>`
+    update channels
+    set paused_at = null, paused_until = null, pause_reason = null, pause_note = null, paused_by = null
+    where id = ${id} returning ${columns}`.execute(db);
+  return rows[0] ?? null;
+}

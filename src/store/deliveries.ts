@@ -1,0 +1,117 @@
+import { type Selectable, type SqlBool, sql } from "kysely";
+import type { DeliveryId, Failure, ProducerId, ReceiptStatus, State } from "../ledger/delivery.ts";
+import type { Attempts, Db, Deliveries } from "./schema.ts";
+
+/** A delivery as it is read: with its producer's name, its provider, its channel's row, and its open attention item. */
+export type DeliveryRow = Omit<Selectable<Deliveries>, "request_hash"> & {
+  producer: string;
+  provider: string;
+  suppressed: boolean;
+  channel_paused_at: Date | null;
+  channel_paused_until: Date | null;
+  breaker_open_until: Date | null;
+  paced_until: Date | null;
+  attention_id: string | null;
+  attention_reason: string | null;
+  attention_opened_at: Date | null;
+  now: Date;
+};
+
+export type AttemptRow = Selectable<Attempts>;
+
+const selection = sql`
+  select d.id, d.producer_id, d.name, d.schedule, d.due_at, d.channel, d.recipient, d.on_unknown, d.metadata, d.deliver_at,
+    d.expires_at, d.accepted_at, d.state, d.failure, d.hold_reason, d.next_attempt_at, d.attempt_count, d.ladder, d.in_doubt,
+    d.provider_message_id, d.receipt_status, d.receipt_at, d.settled_at, p.name as producer,
+    coalesce(c.provider, 'unknown') as provider, c.paused_at as channel_paused_at, c.paused_until as channel_paused_until,
+    c.breaker_open_until, c.paced_until, i.id as attention_id, i.reason as attention_reason,
+    i.opened_at as attention_opened_at, ledger_now() as now,
+    d.state = 'pending' and exists (
+      select from suppressions s where s.channel = d.channel and s.recipient = d.recipient) as suppressed
+  from deliveries d
+  join producers p on p.id = d.producer_id
+  left join channels c on c.id = d.channel
+  left join attention_items i on i.delivery_id = d.id and i.producer_id = d.producer_id and i.closed_at is null`;
+
+/** `producerId` null: whosever it is. Null when there is none, or it is another producer's. */
+export async function findDelivery(db: Db, id: string, producerId: ProducerId | null): Promise<DeliveryRow | null> {
+  const { rows } = await sql<DeliveryRow>`
+    ${selection} where d.id = ${id} and (${producerId}::uuid is null or d.producer_id = ${producerId})`.execute(db);
+  return rows[0] ?? null;
+}
+
+/** Several at once, for the answers of an intake. */
+export async function findDeliveries(
+  db: Db,
+  ids: readonly DeliveryId[],
+): Promise<ReadonlyMap<DeliveryId, DeliveryRow>> {
+  const { rows } = await sql<DeliveryRow>`${selection} where d.id = any(${ids}::uuid[])`.execute(db);
+  return new Map(rows.map((row) => [row.id, row]));
+}
+
+export async function listAttempts(db: Db, id: DeliveryId): Promise<readonly AttemptRow[]> {
+  return await db.selectFrom("attempts").selectAll().where("delivery_id", "=", id).orderBy("number").execute();
+}
+
+export interface DeliveryFilter {
+  readonly name?: string | undefined;
+  readonly state?: State | undefined;
+  readonly channel?: string | undefined;
+  readonly to?: string | undefined;
+  readonly schedule?: string | undefined;
+  readonly failure?: Failure | undefined;
+  readonly receipt?: ReceiptStatus | undefined;
+  /** Exclusive. */
+  readonly acceptedAfter?: Date | undefined;
+  /** Exclusive. */
+  readonly acceptedBefore?: Date | undefined;
+}
+
+/**
+ * Newest first, by id: ids are made at acceptance, in the order of time, and never change, so that no row is lost or
+ * repeated while states do. `before`: the last id of the page before.
+ */
+export async function listDeliveries(
+  db: Db,
+  filter: DeliveryFilter,
+  producerId: ProducerId | null,
+  page: { readonly before: string | null; readonly limit: number },
+): Promise<readonly DeliveryRow[]> {
+  const conditions = [
+    producerId === null ? null : sql`d.producer_id = ${producerId}`,
+    page.before === null ? null : sql`d.id < ${page.before}::uuid`,
+    filter.name === undefined ? null : sql`d.name = ${filter.name}`,
+    filter.state === undefined ? null : sql`d.state = ${filter.state}`,
+    filter.channel === undefined ? null : sql`d.channel = ${filter.channel}`,
+    filter.to === undefined ? null : sql`d.recipient = ${filter.to}`,
+    filter.schedule === undefined ? null : sql`d.schedule = ${filter.schedule}`,
+    filter.failure === undefined ? null : sql`d.failure = ${filter.failure}`,
+    filter.receipt === undefined ? null : sql`d.receipt_status = ${filter.receipt}`,
+    filter.acceptedAfter === undefined ? null : sql`d.accepted_at > ${filter.acceptedAfter}`,
+    filter.acceptedBefore === undefined ? null : sql`d.accepted_at < ${filter.acceptedBefore}`,
+  ].filter((condition) => condition !== null);
+  const where = conditions.length === 0 ? sql`true` : sql.join<SqlBool>(conditions, sql` and `);
+  const { rows } = await sql<DeliveryRow>`
+    ${selection} where ${where} order by d.id desc limit ${page.limit}`.execute(db);
+  return rows;
+}
+
+export interface TimelineRow {
+  readonly at: Date;
+  readonly type: string;
+  readonly data: Record<string, unknown>;
+}
+
+/** Everything that happened to a delivery, oldest first: the events and the receipts. */
+export async function readTimeline(db: Db, id: DeliveryId): Promise<readonly TimelineRow[]> {
+  const { rows } = await sql<TimelineRow>`
+    select at, type, data from (
+      select at, type, data, id as position from events where delivery_id = ${id}
+      union all
+      select received_at, 'receipt.' || coalesce(status, 'other'), json_build_object(
+        'event_id', event_id, 'provider_event', type, 'status', status, 'occurred_at', occurred_at, 'detail', detail),
+        9223372036854775807
+      from receipts where delivery_id = ${id}
+    ) as everything order by at, position`.execute(db);
+  return rows;
+}

@@ -1,0 +1,18 @@
+import { sql } from "kysely";
+import { pendingMigrations } from "./migrate.ts";
+import type { Db } from "./schema.ts";
+
+/** What keeps the database from doing its part; empty when all is well. Never rejects. */
+export async function databaseFaults(db: Db): Promise<readonly string[]> {
+  try {
+    const { rows } = await sql<{ readonly: string; recovering: boolean }>`
+      select current_setting('transaction_read_only') as readonly, pg_is_in_recovery() as recovering`.execute(db);
+    const faults: string[] = [];
+    if (rows[0]?.readonly !== "off" || rows[0].recovering) faults.push("the database cannot be written to");
+    const pending = await pendingMigrations(db);
+    if (pending.length > 0) faults.push(`migrations are missing: ${pending.join(", ")}`);
+    return faults;
+  } catch {
+    return ["the database cannot be reached"];
+  }
+}
