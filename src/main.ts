@@ -54,9 +54,19 @@ async function run(config: Config): Promise<void> {
   }
 }
 
-/** Configuration → database → api, worker. Returns what stops it all, in order. */
+/** The embedded database, if that is configured, and all that stands on it. Returns what stops it all, in order. */
 async function start(config: Config, log: Logger): Promise<() => Promise<void>> {
   const embedded = config.databaseUrl === null ? await openEmbedded(config.dataDir) : null;
+  try {
+    return await startOn(embedded, config, log);
+  } catch (error) {
+    await embedded?.stop();
+    throw error;
+  }
+}
+
+/** Database → api, worker. */
+async function startOn(embedded: Embedded | null, config: Config, log: Logger): Promise<() => Promise<void>> {
   const database = openDatabase({
     url: config.databaseUrl ?? (embedded as Embedded).url,
     poolSize: config.databasePoolSize,

@@ -115,7 +115,7 @@ create table attempts (
   number integer not null check (number >= 1),
   ladder integer not null check (ladder >= 1),
   generation integer not null check (generation >= 1),
-  idempotency_key text not null check (idempotency_key ~ '^[\x21-\x7e]{1,256}$'),
+  idempotency_key text not null check (idempotency_key ~ '^[\x21-\x7e]+$' and char_length(idempotency_key) <= 256),
   recipient text not null,
   claimed_at timestamptz(3) not null default ledger_now(),
   claimed_by text not null,

@@ -1,6 +1,7 @@
 import { sql, type Transaction } from "kysely";
 import type { AttemptNumber, DeliveryId, Millis, ProducerId } from "../ledger/delivery.ts";
 import { idempotencyKey } from "../ledger/next-step.ts";
+import { isConnectionError } from "./database.ts";
 import { type Decision, type Due, lockDue } from "./due.ts";
 import type { Db, Schema } from "./schema.ts";
 import { setAside } from "./set-aside.ts";
@@ -62,7 +63,7 @@ export async function claimDue(
       return { claims, more: due.length === request.limit };
     });
   } catch (error) {
-    if (written.length > 0) throw new ClaimInDoubtError(written, error);
+    if (written.length > 0 && isConnectionError(error)) throw new ClaimInDoubtError(written, error);
     throw error;
   }
 }

@@ -12,16 +12,12 @@ async function readMigrations(): Promise<Record<string, Migration>> {
   const files = (await readdir(FOLDER)).filter((file) => file.endsWith(".sql")).toSorted();
   const entries = files.map(async (file): Promise<[string, Migration]> => {
     const text = await readFile(join(FOLDER, file), "utf8");
-    return [
-      basename(file, ".sql"),
-      {
-        up: (db) =>
-          sql
-            .raw(text)
-            .execute(db)
-            .then(() => {}),
-      },
-    ];
+    // The driver takes one command at a time; PL/pgSQL's EXECUTE takes a whole file.
+    const whole = sql.raw(`do $do$ begin execute $migration$${text}$migration$; end $do$`);
+    const up: Migration["up"] = async (db) => {
+      await whole.execute(db);
+    };
+    return [basename(file, ".sql"), { up }];
   });
   return Object.fromEntries(await Promise.all(entries));
 }
