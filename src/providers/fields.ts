@@ -1,11 +1,15 @@
 import { z } from "zod";
 import { unstorablePath } from "../ledger/storable.ts";
 
-/** Text that PostgreSQL and JSON can hold: no U+0000, no half of a surrogate pair. */
+/**
+ * Text that PostgreSQL and JSON can hold: no U+0000, no half of a surrogate pair. `max` is in UTF-16 units, as Telegram
+ * counts; zod and JSON Schema count code points, which are never more.
+ */
 export const text = (max: number) =>
   z
     .string({ error: ({ input }) => (input === undefined ? "is required" : "must be text") })
-    .max(max, `must have at most ${max} characters`)
+    .max(max, { error: `must have at most ${max} characters`, abort: true })
+    .refine((value) => value.length <= max, `must have at most ${max} characters (UTF-16 units)`)
     .refine((value) => !value.includes("\0"), "must not contain U+0000")
     .refine((value) => value.isWellFormed(), "must not contain a lone surrogate");
 

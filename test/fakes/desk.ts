@@ -70,7 +70,7 @@ export interface Fake {
   script(recipient: string, steps: readonly Step[]): void;
   /** For every call without a step of its own, until it is taken back with null. */
   always(step: Step | null): void;
-  /** For the next connections, one each. */
+  /** For the next connections, one each; idle ones are closed. */
   connections(faults: readonly ConnectionFault[]): void;
   accept(credentials: readonly string[] | null): void;
   /** Sets the fake's clock forward. */

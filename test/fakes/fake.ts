@@ -113,6 +113,8 @@ export async function openFake(desk: Desk, options: FakeOptions = {}): Promise<F
     },
     connections: (faults) => {
       connectionFaults = [...faults];
+      // The next call needs a new connection.
+      server.closeIdleConnections();
     },
     accept: (credentials) => desk.accept(credentials),
     advance: (ms) => {

@@ -1,3 +1,4 @@
+import type { z } from "zod";
 import { type Capability, classify } from "../../src/ledger/capability.ts";
 import type { DeliveryId } from "../../src/ledger/delivery.ts";
 import type { Answer, Outcome } from "../../src/ledger/verdict.ts";
@@ -46,4 +47,15 @@ export function decidingRow(table: Capability, row: Row): number {
   const numbered = { ...table, answers: table.answers.map((held, index) => ({ ...held, reason: String(index) })) };
   const { reason } = proves(numbered, answer(row.seen), row.acceptedMeanwhile);
   return /^\d+$/.test(reason) ? Number(reason) : -1;
+}
+
+/** Where a value is wrong, and how: `path: message; …`. Empty when it is not. */
+export function faults(schema: z.ZodType, value: unknown): string {
+  const issues = schema.safeParse(value).error?.issues ?? [];
+  return issues
+    .map((issue) => {
+      const unknown = issue.code === "unrecognized_keys" ? issue.keys : [];
+      return `${[...issue.path, ...unknown].join("/")}: ${issue.message}`;
+    })
+    .join("; ");
 }

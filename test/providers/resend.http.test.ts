@@ -133,7 +133,7 @@ const FAULTS: readonly Fault[] = [
 describe("resend over HTTP", () => {
   test.each(FAULTS)("$rule proves what the table says", async ({ step, proves: proven, effects = 0, seen = {} }) => {
     fake.script(to, [step]);
-    const answered = await send({ timeoutMs: 200 });
+    const answered = await send({ timeoutMs: 600 });
     expect(answered.outcome).toMatchObject(proven);
     expect(answered.seen).toMatchObject(seen);
     expect(fake.effects).toHaveLength(effects);
@@ -161,8 +161,8 @@ describe("resend over HTTP", () => {
   });
 
   test("a repeat while the first is still running is a concurrent request", async () => {
-    fake.script(to, [{ do: "accept", delayMs: 150 }]);
-    expect((await send({ timeoutMs: 50 })).outcome).toMatchObject({ verdict: "unknown", reason: "timeout" });
+    fake.script(to, [{ do: "accept", delayMs: 900 }]);
+    expect((await send({ timeoutMs: 250 })).outcome).toMatchObject({ verdict: "unknown", reason: "timeout" });
     expect((await send()).outcome).toMatchObject({ verdict: "unknown", reason: "concurrent_request" });
   });
 
@@ -181,7 +181,7 @@ describe("resend over HTTP", () => {
       message: { subject: "ok 😀 – é\u2028", text: '"\\u0000"' },
     });
     fake.script(to, [{ do: "reset" }, { do: "hang" }, resendError(500, "application_error")]);
-    for (const attempt of [1, 2, 3, 4]) await send({ body: odd, attempt, timeoutMs: 150 });
+    for (const attempt of [1, 2, 3, 4]) await send({ body: odd, attempt, timeoutMs: 400 });
     expect(fake.calls.map((made) => made.body)).toEqual([odd, odd, odd, odd]);
     expect(new Set(fake.calls.map((made) => made.key))).toEqual(new Set([`${DELIVERY}.1`]));
     expect(fake.effects).toHaveLength(1);

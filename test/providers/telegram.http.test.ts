@@ -148,7 +148,7 @@ const FAULTS: readonly Fault[] = [
 describe("telegram over HTTP", () => {
   test.each(FAULTS)("$rule proves what the table says", async ({ step, proves: proven, effects = 0, seen = {} }) => {
     fake.script(to, [step]);
-    const answered = await send({ timeoutMs: 200 });
+    const answered = await send({ timeoutMs: 600 });
     expect(answered.outcome).toMatchObject(proven);
     expect(answered.seen).toMatchObject(seen);
     expect(fake.effects).toHaveLength(effects);

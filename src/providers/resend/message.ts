@@ -30,12 +30,11 @@ export const mailbox = line(1_000).superRefine((value, context) => {
   }
 });
 
-const mailboxes = z.union(
-  [mailbox, z.array(mailbox).min(1).max(MAX_RECIPIENTS, `must have at most ${MAX_RECIPIENTS}`)],
-  {
-    error: "must be an address, or a list of addresses",
-  },
-);
+// A refinement, not .max: zod's union would hide it behind its own error.
+const mailboxList = z
+  .array(mailbox)
+  .refine(({ length }) => length >= 1 && length <= MAX_RECIPIENTS, `must have 1 to ${MAX_RECIPIENTS} addresses`);
+const mailboxes = z.union([mailbox, mailboxList], { error: "must be an address, or a list of addresses" });
 
 const headers = z
   .record(z.string(), line(10_000))
