@@ -54,4 +54,3 @@ export function remoteFake(url: string) {
     counts: () => order<Counts>("counts"),
   };
 }
-export type RemoteFake = ReturnType<typeof remoteFake>;

@@ -1,4 +1,5 @@
 import type { Capability } from "../../ledger/capability.ts";
+import { receipts } from "./receipts.ts";
 
 const ERRORS = "https://resend.com/docs/api-reference/errors";
 const KEYS = "https://resend.com/docs/dashboard/emails/idempotency-keys";
@@ -196,19 +197,7 @@ export const capability: Capability = {
       source: "resend 6.38: logs.get",
     },
   ],
-  receipts: {
-    "email.sent": "evidence",
-    "email.scheduled": "evidence",
-    "email.delivered": "delivered",
-    "email.delivery_delayed": "delayed",
-    "email.bounced": "bounced",
-    "email.complained": "complained",
-    "email.failed": "failed",
-    "email.suppressed": "suppressed",
-    "email.opened": "opened",
-    "email.clicked": "clicked",
-    "email.received": "ignored",
-  },
+  receipts,
   limits: {
     perSecond: null,
     perRecipient: null,
