@@ -1,21 +1,15 @@
-import { setTimeout } from "node:timers/promises";
 import type { DeliveryId } from "../ledger/delivery.ts";
-import { isConflict, isConnectionError } from "../store/database.ts";
+import { isConflict } from "../store/database.ts";
 import { type DeliveryRow, findDeliveries } from "../store/deliveries.ts";
-import { groupCommit } from "../store/group-commit.ts";
 import { intake, type Posted, type Taken } from "../store/intake.ts";
 import type { Db } from "../store/schema.ts";
-import { RETRY_LATER } from "./auth.ts";
-import { Problem } from "./problem.ts";
+import { groupRequests } from "./patience.ts";
 
-/** What became of a posted delivery, and the delivery as it stands; the row is null when only its name is remembered. */
+/** What became of a posted delivery, and the delivery as it stands; the row is null when there is none, or no more. */
 export interface Accepted {
   readonly taken: Taken;
   readonly row: DeliveryRow | null;
 }
-
-/** The contract: when the database cannot commit, intake answers 503 within ten seconds. */
-const PATIENCE_MS = 8_000;
 
 export interface Accept {
   /** Shares a commit with other single requests of the same moment. */
@@ -24,48 +18,17 @@ export interface Accept {
   many(posted: readonly Posted[]): Promise<readonly Accepted[]>;
 }
 
-/** Takes deliveries in. Resolves only after the commit; rejects with the problem `unavailable` when there was none in time. */
+/** Takes deliveries in. Resolves only after the commit. When it rejects, nobody knows; names make the repeat safe. */
 export function createAccept(db: Db): Accept {
-  async function take(posted: readonly Posted[]): Promise<readonly Accepted[]> {
+  async function many(posted: readonly Posted[]): Promise<readonly Accepted[]> {
     const taken = await intake(db, posted).catch((error: unknown) => {
-      // A circle of waits was broken at our cost. Nothing was written; names make the repeat safe.
+      // A circle of waits was broken at our cost. Nothing was written.
       if (isConflict(error)) return intake(db, posted);
       throw error;
     });
-    const ids = taken.filter(({ kind }) => kind !== "remembered").map(({ id }) => id as DeliveryId);
-    const rows = await findDeliveries(db, ids);
-    return taken.map((one) => ({ taken: one, row: rows.get(one.id) ?? null }));
+    const ids = taken.flatMap(({ kind, id }) => (kind === "accepted" || kind === "known" ? [id as DeliveryId] : []));
+    const rows = ids.length === 0 ? new Map<DeliveryId, DeliveryRow>() : await findDeliveries(db, ids);
+    return taken.map((one) => ({ taken: one, row: (one.id && rows.get(one.id)) ?? null }));
   }
-
-  const grouped = groupCommit(take, { maxItems: 500, lanes: 2 });
-  return {
-    one: (posted) => inTime(grouped(posted)),
-    many: (posted) => inTime(take(posted)),
-  };
-}
-
-/** A repeat under the same name is safe, whatever became of the commit that did not answer. */
-async function inTime<T>(work: Promise<T>): Promise<T> {
-  const deadline = new AbortController();
-  const late = setTimeout(PATIENCE_MS, null, { signal: deadline.signal }).then(() => {
-    throw new Problem(
-      "unavailable",
-      "the database did not commit in time; repeat the request under the same name",
-      RETRY_LATER,
-    );
-  });
-  try {
-    return await Promise.race([work, late]);
-  } catch (error) {
-    if (!isConnectionError(error)) throw error;
-    throw new Problem(
-      "unavailable",
-      "the database cannot be reached; repeat the request under the same name",
-      RETRY_LATER,
-    );
-  } finally {
-    deadline.abort();
-    late.catch(() => {});
-    work.catch(() => {});
-  }
+  return { one: groupRequests(many), many };
 }

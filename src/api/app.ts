@@ -1,18 +1,22 @@
 import { randomUUID } from "node:crypto";
 import { Hono, type MiddlewareHandler } from "hono";
 import { isConnectionError } from "../store/database.ts";
-import { createAuthenticate, RETRY_LATER, requireScope } from "./auth.ts";
+import { createAuthenticate, requireScope } from "./auth.ts";
 import { channelHandlers } from "./channels.ts";
 import { deliveryHandlers } from "./deliveries.ts";
 import { mountDocs } from "./docs.ts";
-import type { ApiContext, ApiDeps, ApiEnv, Handler } from "./env.ts";
+import type { ApiContext, ApiDeps, ApiEnv, Handler, Readiness } from "./env.ts";
 import { keyHandlers } from "./keys.ts";
+import { boundPatience, inTime, unavailable } from "./patience.ts";
 import { Problem } from "./problem.ts";
 import { getProviders } from "./providers.ts";
 import { type OperationId, ROUTES, type Route } from "./routes.ts";
 
 /** For the HTTP server: a body or a head that does not arrive in time ends the connection. Milliseconds. */
 export const SERVER_TIMEOUTS = { headersTimeout: 15_000, requestTimeout: 30_000, keepAliveTimeout: 65_000 } as const;
+
+const READY_PATIENCE_MS = 3_000;
+const NOT_READY: Readiness = { ok: false, faults: ["the database does not answer in time"] };
 
 /** The HTTP API (design, section 6): the routes of the contract, each behind its scope, and nothing else. */
 export function createApi(deps: ApiDeps): Hono<ApiEnv> {
@@ -32,7 +36,7 @@ export function createApi(deps: ApiDeps): Hono<ApiEnv> {
   };
   const authenticate = createAuthenticate(deps.db, deps.admin);
   for (const [operationId, { method, path, scope }] of Object.entries<Route>(ROUTES)) {
-    const guards = scope === "public" ? [] : [requireScope(authenticate, scope)];
+    const guards = scope === "public" ? [] : [boundPatience, requireScope(authenticate, scope)];
     app.on([method.toUpperCase()], [honoPath(path)], ...guards, handlers[operationId as OperationId]);
   }
   mountDocs(app);
@@ -57,7 +61,7 @@ const honoPath = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ":$1");
 function healthHandlers(deps: Pick<ApiDeps, "ready">) {
   const getHealth: Handler = (context) => context.json({ status: "ok" });
   const getReadiness: Handler = async (context) => {
-    const readiness = await deps.ready();
+    const readiness = await inTime(deps.ready(), READY_PATIENCE_MS).catch(() => NOT_READY);
     return readiness.ok
       ? context.json({ status: "ok" })
       : context.json({ status: "unavailable", faults: readiness.faults }, 503);
@@ -113,7 +117,8 @@ function answerProblem(error: Error, context: ApiContext, deps: Pick<ApiDeps, "l
 
 function problemOf(error: Error): Problem {
   if (error instanceof Problem) return error;
-  if (isConnectionError(error))
-    return new Problem("unavailable", "the ledger's database cannot be reached", RETRY_LATER);
+  if (isConnectionError(error)) {
+    return unavailable("the ledger's database cannot be reached; a repeat under the same name is safe");
+  }
   return new Problem("internal", "an unexpected error; it is in the log under this instance");
 }

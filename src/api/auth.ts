@@ -1,10 +1,9 @@
 import { timingSafeEqual } from "node:crypto";
 import type { MiddlewareHandler } from "hono";
-import { isConnectionError } from "../store/database.ts";
-import { groupCommit } from "../store/group-commit.ts";
 import { findPrincipals, hashKey, type Principal, SCOPES, type Scope } from "../store/keys.ts";
 import type { Db } from "../store/schema.ts";
 import type { AdminKey, ApiEnv } from "./env.ts";
+import { groupRequests } from "./patience.ts";
 import { Problem } from "./problem.ts";
 
 /**
@@ -16,7 +15,7 @@ export function createAuthenticate(
   admin: AdminKey | null,
 ): (authorization: string | undefined) => Promise<Principal> {
   const adminHash = admin && hashKey(admin.key);
-  const find = groupCommit((hashes: readonly Buffer[]) => findPrincipals(db, hashes), { maxItems: 500, lanes: 2 });
+  const find = groupRequests((hashes: readonly Buffer[]) => findPrincipals(db, hashes));
 
   return async (authorization) => {
     const key = /^Bearer ([\x21-\x7e]{1,1024})$/i.exec(authorization ?? "")?.[1];
@@ -26,17 +25,11 @@ export function createAuthenticate(
       const { producerId } = admin;
       return { keyId: "admin", keyName: "admin", producerId, producer: "admin", seesAll: true, scopes: SCOPES };
     }
-    const principal = await find(hash).catch((error: unknown) => {
-      if (isConnectionError(error))
-        throw new Problem("unavailable", "the ledger's database cannot be reached", RETRY_LATER);
-      throw error;
-    });
+    const principal = await find(hash);
     if (!principal) throw unauthorized("this API key is not known, or was revoked");
     return principal;
   };
 }
-
-export const RETRY_LATER = { headers: { "retry-after": "5" } } as const;
 
 const unauthorized = (detail: string): Problem =>
   new Problem("unauthorized", detail, { headers: { "www-authenticate": 'Bearer realm="delivery-ledger"' } });

@@ -1,10 +1,18 @@
 import type { z } from "zod";
-import { type ChannelHealth, listChannels, pauseChannel, resumeChannel } from "../store/channels.ts";
-import { faultsOf } from "./delivery-request.ts";
+import { CHANNEL_ID, type ChannelHealth, listChannels, pauseChannel, resumeChannel } from "../store/channels.ts";
 import type { ApiContext, ApiDeps, Handler } from "./env.ts";
+import { faultsOf } from "./faults.ts";
 import { readJsonBody } from "./json.ts";
 import { invalid, Problem } from "./problem.ts";
 import * as schemas from "./schemas.ts";
+
+const noSuchChannel = () => new Problem("not-found", "there is no such channel");
+
+function channelId(context: ApiContext): string {
+  const id = context.req.param("id") ?? "";
+  if (!CHANNEL_ID.test(id)) throw noSuchChannel();
+  return id;
+}
 
 export function channelHandlers(deps: ApiDeps) {
   function view(row: ChannelHealth): z.infer<typeof schemas.channel> {
@@ -30,7 +38,7 @@ export function channelHandlers(deps: ApiDeps) {
 
   async function answer(context: ApiContext, id: string, changed: unknown): Promise<Response> {
     const row = changed === null ? undefined : (await listChannels(deps.db)).find((channel) => channel.id === id);
-    if (!row) throw new Problem("not-found", "there is no such channel");
+    if (!row) throw noSuchChannel();
     return context.json(view(row));
   }
 
@@ -38,8 +46,8 @@ export function channelHandlers(deps: ApiDeps) {
     context.json({ data: (await listChannels(deps.db)).map(view), next_cursor: null });
 
   const postPause: Handler = async (context) => {
-    const id = context.req.param("id") ?? "";
-    const parsed = schemas.pauseRequest.safeParse(await readJsonBody(context.req.raw, deps.maxBodyBytes));
+    const id = channelId(context);
+    const parsed = schemas.pauseRequest.safeParse(await readJsonBody(context, deps.maxBodyBytes));
     if (!parsed.success) throw invalid(faultsOf(parsed.error, []));
     const by = context.get("principal").keyName;
     const row = await pauseChannel(deps.db, id, by, parsed.data.reason);
@@ -48,7 +56,7 @@ export function channelHandlers(deps: ApiDeps) {
   };
 
   const postResume: Handler = async (context) => {
-    const id = context.req.param("id") ?? "";
+    const id = channelId(context);
     const row = await resumeChannel(deps.db, id);
     deps.wake([id]);
     deps.log.warn(

@@ -2,40 +2,42 @@ import { z } from "zod";
 import { type DeliveryId, FAILURES, type ProducerId, RECEIPT_STATUSES, STATES } from "../ledger/delivery.ts";
 import { PROVIDERS } from "../providers/index.ts";
 import { cancelDelivery } from "../store/cancel.ts";
-import { findChannel } from "../store/channels.ts";
+import { findProviders } from "../store/channels.ts";
 import { type DeliveryRow, findDelivery, listAttempts, listDeliveries, readTimeline } from "../store/deliveries.ts";
 import { type Accepted, createAccept } from "./accept.ts";
 import { type OpenChannel, readDelivery } from "./delivery-request.ts";
 import { attemptView, deliveryView } from "./delivery-view.ts";
 import type { ApiContext, ApiDeps, Handler } from "./env.ts";
+import { instant } from "./instant.ts";
 import { readJsonBody } from "./json.ts";
-import { readCursor, readQuery, writeCursor } from "./list.ts";
+import { cursor, limit, readCursor, readQuery, writeCursor } from "./list.ts";
 import { invalid, Problem, type ProblemBody, pointerOf } from "./problem.ts";
 import type * as schemas from "./schemas.ts";
 
 const MAX_BATCH = 1_000;
 const TERMINAL = new Set(["sent", "failed", "cancelled", "expired", "suppressed"]);
 
-const instant = z.iso.datetime({ offset: true }).transform((text) => new Date(text));
-const noControls = (max: number) =>
+const at = instant.transform((text) => new Date(text));
+/** Text to compare with: what no row can hold is refused. */
+const wanted = (max: number) =>
   z
     .string()
     .min(1)
     .max(max)
-    .refine((text) => text.isWellFormed() && !text.includes("\0"));
+    .refine((text) => text.isWellFormed() && !text.includes("\0"), "must be text that can be stored");
 
 export const listQuery = z.strictObject({
-  name: noControls(1_024).optional(),
+  name: wanted(1_024).optional(),
   state: z.enum(STATES).optional(),
-  channel: noControls(63).optional(),
-  to: noControls(2_048).optional(),
-  schedule: noControls(1_024).optional(),
-  accepted_after: instant.optional(),
-  accepted_before: instant.optional(),
+  channel: wanted(63).optional(),
+  to: wanted(2_048).optional(),
+  schedule: wanted(1_024).optional(),
+  accepted_after: at.optional(),
+  accepted_before: at.optional(),
   failure: z.enum(FAILURES).optional(),
   receipt: z.enum(RECEIPT_STATUSES).optional(),
-  limit: z.coerce.number().int().min(1).max(100).default(25),
-  cursor: z.string().max(200).optional(),
+  limit,
+  cursor,
 });
 
 type View = z.infer<typeof schemas.delivery>;
@@ -48,15 +50,13 @@ export function deliveryHandlers(deps: ApiDeps) {
 
   /** A channel that is only in the database (its credentials were taken away) still takes deliveries, and holds them. */
   async function channelsFor(values: readonly unknown[]): Promise<(id: string) => OpenChannel | null> {
-    const found = new Map<string, OpenChannel | null>(deps.channels);
-    for (const value of values) {
-      const id = (value as { channel?: unknown } | null)?.channel;
-      if (typeof id !== "string" || found.has(id) || !/^[a-z][a-z0-9_-]{0,62}$/.test(id)) continue;
-      const row = await findChannel(deps.db, id);
-      const provider = row && PROVIDERS[row.provider];
-      found.set(id, provider ? { provider, adapter: null } : null);
-    }
-    return (id) => found.get(id) ?? null;
+    const ids = new Set(values.map((value) => (value as { channel?: unknown } | null)?.channel));
+    const elsewhere = [...ids].filter((id) => typeof id === "string").filter((id) => !deps.channels.has(id));
+    const found = elsewhere.length === 0 ? new Map<string, string>() : await findProviders(deps.db, elsewhere);
+    return (id) => {
+      const provider = PROVIDERS[found.get(id) ?? ""];
+      return deps.channels.get(id) ?? (provider ? { provider, adapter: null } : null);
+    };
   }
 
   function answerOf({ taken, row }: Accepted, name: string): Answer {
@@ -67,6 +67,7 @@ export function deliveryHandlers(deps: ApiDeps) {
       }));
       throw new Problem("name-reused", `the name belongs to another request, accepted as ${taken.id}`, { errors });
     }
+    if (taken.kind === "too_late") throw invalid([{ pointer: "/expires_at", detail: "must be in the future" }]);
     if (taken.kind === "remembered" || !row) {
       const outcome = taken.kind === "remembered" ? taken.outcome : null;
       return { status: 200, delivery: { id: taken.id, name, removed: true, outcome } };
@@ -77,14 +78,13 @@ export function deliveryHandlers(deps: ApiDeps) {
   }
 
   const postDelivery: Handler = async (context) => {
-    const value = await readJsonBody(context.req.raw, deps.maxBodyBytes);
+    const value = await readJsonBody(context, deps.maxBodyBytes);
     const channel = await channelsFor([value]);
     const posted = readDelivery(value, { producerId: producerOf(context), headerName: headerName(context), channel });
     const { status, delivery } = answerOf(await accept.one(posted), posted.name);
     context.set("deliveryId", delivery.id);
-    context.header("location", `/v1/deliveries/${delivery.id}`);
-    if (status === 200) context.header("idempotent-replayed", "true");
-    return context.json(delivery, status);
+    const replayed: Record<string, string> = status === 200 ? { "idempotent-replayed": "true" } : {};
+    return context.json(delivery, status, { location: `/v1/deliveries/${delivery.id}`, ...replayed });
   };
 
   const postBatch: Handler = async (context) => {
@@ -94,7 +94,7 @@ export function deliveryHandlers(deps: ApiDeps) {
         "Idempotency-Key names one delivery; in a batch each needs a name of its own",
       );
     }
-    const values = await readJsonBody(context.req.raw, deps.maxBodyBytes);
+    const values = await readJsonBody(context, deps.maxBodyBytes);
     if (!Array.isArray(values) || values.length < 1 || values.length > MAX_BATCH) {
       throw invalid([{ pointer: "", detail: `must be a list of 1 to ${MAX_BATCH} deliveries` }]);
     }
@@ -127,15 +127,15 @@ export function deliveryHandlers(deps: ApiDeps) {
   };
 
   const getDeliveries: Handler = async (context) => {
-    const { limit, cursor, accepted_after, accepted_before, ...filter } = readQuery(context, listQuery);
-    const before = cursor === undefined ? null : readCursor(cursor, "deliveries");
-    const wanted = { ...filter, acceptedAfter: accepted_after, acceptedBefore: accepted_before };
-    const rows = await listDeliveries(deps.db, wanted, visibleTo(context), { before, limit: limit + 1 });
-    const page = rows.slice(0, limit);
+    const { limit: size, cursor: from, accepted_after, accepted_before, ...filter } = readQuery(context, listQuery);
+    const before = from === undefined ? null : readCursor(from, "deliveries");
+    const sought = { ...filter, acceptedAfter: accepted_after, acceptedBefore: accepted_before };
+    const rows = await listDeliveries(deps.db, sought, visibleTo(context), { before, limit: size + 1 });
+    const page = rows.slice(0, size);
     const last = page.at(-1);
     return context.json({
       data: page.map(view),
-      next_cursor: rows.length > limit && last ? writeCursor("deliveries", last.id) : null,
+      next_cursor: rows.length > size && last ? writeCursor("deliveries", last.id) : null,
     });
   };
 
@@ -152,7 +152,9 @@ export function deliveryHandlers(deps: ApiDeps) {
     await cancelDelivery(deps.db, row.id as DeliveryId, row.producer_id, context.get("principal").keyName);
     const after = await find(context);
     if (after.state === "cancelled") return context.json(view(after));
-    if (after.state === "claimed") throw new Problem("already-claimed", "an attempt is under way");
+    if (after.state === "claimed" || (after.state === "pending" && !after.in_doubt)) {
+      throw new Problem("already-claimed", "an attempt was under way at that moment");
+    }
     if (after.in_doubt) throw new Problem("in-doubt", "an attempt may have been sent; cancelling would deny it");
     throw new Problem("already-settled", `the delivery is ${after.state}`);
   };

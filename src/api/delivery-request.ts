@@ -4,15 +4,11 @@ import { DERIVED_NAME_MAX_LENGTH, nameFault, occurrenceName } from "../ledger/na
 import { unstorablePath } from "../ledger/storable.ts";
 import type { Adapter, Provider } from "../providers/provider.ts";
 import type { Posted } from "../store/intake.ts";
-import { type Fault, invalid, Problem, pointerOf } from "./problem.ts";
+import { faultsOf, reservedKeys } from "./faults.ts";
+import { instantAhead } from "./instant.ts";
+import { type Fault, invalid, Problem, type ProblemType, pointerOf, summary } from "./problem.ts";
 
 const MAX_METADATA = 16_384;
-const HORIZON_MS = 400 * 24 * 3_600_000;
-
-const instant = z.iso
-  .datetime({ offset: true, error: "must be an RFC 3339 time with an offset, like 2026-08-30T06:00:00Z" })
-  .refine((text) => !Number.isNaN(Date.parse(text)), "must be a time that exists")
-  .refine((text) => Date.parse(text) < Date.now() + HORIZON_MS, "must be within the next 400 days");
 
 /** A delivery as posted, apart from what its provider says about `to` and `message`. */
 export const deliveryRequest = z
@@ -22,14 +18,14 @@ export const deliveryRequest = z
       .optional()
       .meta({ description: "1–255 printable characters, unique per producer; or the header Idempotency-Key" }),
     occurrence: z
-      .strictObject({ schedule: z.string(), due_at: instant })
+      .strictObject({ schedule: z.string(), due_at: instantAhead })
       .optional()
       .meta({ description: "stands in for the name: schedule@due_at/channel/to" }),
     channel: z.string(),
     to: z.unknown().meta({ description: "the recipient, in the provider's own form" }),
     message: z.unknown().meta({ description: "the message, in the provider's own form" }),
-    deliver_at: instant.optional(),
-    expires_at: instant.optional().meta({ description: "at this instant it has expired" }),
+    deliver_at: instantAhead.optional(),
+    expires_at: instantAhead.optional().meta({ description: "at this instant it has expired" }),
     on_unknown: z.enum(ON_UNKNOWN).optional(),
     metadata: z.record(z.string(), z.unknown()).optional().meta({ description: "yours; at most 16 KiB as JSON" }),
   })
@@ -49,36 +45,30 @@ export interface RequestContext {
   channel(id: string): OpenChannel | null;
 }
 
-type Request = z.infer<typeof deliveryRequest>;
+/** What is well-formed of a request; a field that is not is left out. */
+type Request = Partial<z.infer<typeof deliveryRequest>>;
 
 /** A posted value as a delivery to be taken in, or a problem that names every field that is wrong. */
 export function readDelivery(value: unknown, context: RequestContext): Posted {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw invalid([{ pointer: "", detail: "must be a JSON object" }]);
   }
-  const parsed = deliveryRequest.safeParse(value);
-  const faults = [...(parsed.success ? [] : faultsOf(parsed.error, [])), ...reservedKeys(value)];
-  if (!parsed.success || faults.length > 0) throw invalid(faults);
-  const request = parsed.data;
   const posted = value as Readonly<Record<string, unknown>>;
-
-  const channel = context.channel(request.channel);
-  if (!channel) {
-    const errors = [{ pointer: "/channel", detail: "is not a channel of this ledger" }];
-    throw new Problem("unknown-channel", "there is no channel of that name", { errors });
-  }
-  const recipient = recipientOf(posted["to"], channel, faults);
-  faults.push(
-    ...messageFaults(posted["message"], channel),
-    ...timeFaults(request),
-    ...metadataFaults(posted["metadata"]),
-  );
+  const parsed = deliveryRequest.safeParse(posted);
+  const request: Request = parsed.success ? parsed.data : wellFormed(posted);
+  const faults = [...(parsed.success ? [] : faultsOf(parsed.error, [])), ...reservedKeys(posted)];
+  const channel = request.channel === undefined ? null : context.channel(request.channel);
+  if (request.channel !== undefined && !channel) faults.push(UNKNOWN_CHANNEL);
+  const recipient = channel ? recipientOf(posted["to"], channel, faults) : "";
+  if (channel) faults.push(...messageFaults(posted["message"], channel));
+  faults.push(...timeFaults(request), ...metadataFaults(request.metadata && posted["metadata"]));
+  if (!names(posted) && context.headerName === null) faults.push(NO_NAME);
   const name = nameOf(request, context.headerName, recipient, faults);
-  if (faults.length > 0) throw invalid(faults);
+  if (faults.length > 0) throw new Problem(problemType(faults), summary(faults), { errors: faults });
   return {
     producerId: context.producerId,
     name,
-    channel: request.channel,
+    channel: request.channel ?? "",
     recipient,
     onUnknown: request.on_unknown ?? "attention",
     metadata: posted["metadata"] ?? null,
@@ -89,6 +79,27 @@ export function readDelivery(value: unknown, context: RequestContext): Posted {
       : null,
     request: posted,
   };
+}
+
+const UNKNOWN_CHANNEL: Fault = { pointer: "/channel", detail: "is not a channel of this ledger" };
+const NO_NAME: Fault = {
+  pointer: "/name",
+  detail: "is required: a name of your own, in name, in the header Idempotency-Key, or by an occurrence",
+};
+
+const names = (posted: object): boolean => Object.hasOwn(posted, "name") || Object.hasOwn(posted, "occurrence");
+
+function problemType(faults: readonly Fault[]): ProblemType {
+  if (faults.includes(NO_NAME)) return "name-required";
+  return faults.every((fault) => fault === UNKNOWN_CHANNEL) ? "unknown-channel" : "invalid-request";
+}
+
+function wellFormed(posted: Readonly<Record<string, unknown>>): Request {
+  const fields = Object.entries(deliveryRequest.shape).flatMap(([field, schema]) => {
+    const parsed = schema.safeParse(Object.hasOwn(posted, field) ? posted[field] : undefined);
+    return parsed.success && parsed.data !== undefined ? [[field, parsed.data]] : [];
+  });
+  return Object.fromEntries(fields) as Request;
 }
 
 function recipientOf(to: unknown, { provider }: OpenChannel, faults: Fault[]): string {
@@ -136,43 +147,9 @@ function nameOf(request: Request, headerName: string | null, recipient: string, 
     if (fault !== null) faults.push({ pointer: "/name", detail: fault });
     return own;
   }
-  if (!occurrence) {
-    const detail = "give the delivery a name of your own, in name, in the header Idempotency-Key, or by an occurrence";
-    throw new Problem("name-required", detail, { errors: [{ pointer: "/name", detail: "is required" }] });
-  }
+  if (!occurrence || request.channel === undefined) return "";
   const name = occurrenceName(occurrence.schedule, new Date(occurrence.due_at), request.channel, recipient);
   const fault = nameFault(name, DERIVED_NAME_MAX_LENGTH);
   if (fault !== null && recipient !== "") faults.push({ pointer: "/occurrence", detail: `makes a name that ${fault}` });
   return name;
-}
-
-/** zod's issues as faults: the path as a JSON Pointer, unknown fields each by their own. */
-export function faultsOf(error: z.ZodError, base: readonly PropertyKey[]): Fault[] {
-  return error.issues.flatMap((issue): Fault[] => {
-    const path = [...base, ...issue.path];
-    if (issue.code === "unrecognized_keys") {
-      return issue.keys.map((key) => ({ pointer: pointerOf([...path, key]), detail: "is not a field here" }));
-    }
-    if (issue.code === "invalid_union") {
-      const closest = issue.errors.toSorted((a, b) => depth(b) - depth(a) || a.length - b.length)[0] ?? [];
-      if (closest.length > 0) return faultsOf({ issues: closest } as unknown as z.ZodError, path);
-    }
-    const missing = issue.code === "invalid_type" && issue.input === undefined && issue.message.includes("undefined");
-    return [
-      { pointer: pointerOf(path), detail: missing ? "is required" : issue.message.replace(/^Invalid input: /, "") },
-    ];
-  });
-}
-
-const depth = (issues: readonly { path: readonly PropertyKey[] }[]): number =>
-  Math.max(0, ...issues.map(({ path }) => path.length));
-
-/** Own keys named `__proto__`, which schemas pass over: fields that nobody has, except in the caller's metadata. */
-function reservedKeys(value: object, path: readonly PropertyKey[] = []): Fault[] {
-  return Object.entries(value).flatMap(([key, member]): Fault[] => {
-    const here = [...path, key];
-    if (key === "__proto__") return [{ pointer: pointerOf(here), detail: "is not a field here" }];
-    if (path.length === 0 && key === "metadata") return [];
-    return typeof member === "object" && member !== null ? reservedKeys(member, here) : [];
-  });
 }

@@ -28,6 +28,8 @@ const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
   "frame-ancestors 'none'; base-uri 'none'";
 
+const PATHS = ["/openapi.json", "/openapi.yaml", "/docs", "/docs/:asset", "/problems/:type"];
+
 /** The contract and a reference to browse, all from our own origin. */
 export function mountDocs(app: Hono<ApiEnv>): void {
   const document = openapiDocument();
@@ -50,4 +52,9 @@ export function mountDocs(app: Hono<ApiEnv>): void {
     if (!Object.hasOwn(PROBLEMS, type)) throw new Problem("not-found", "there is no such problem");
     return context.json({ type: `/problems/${type}`, ...PROBLEMS[type as ProblemType] });
   });
+  for (const path of PATHS) {
+    app.all(path, () => {
+      throw new Problem("method-not-allowed", "allowed here: GET", { headers: { allow: "GET" } });
+    });
+  }
 }

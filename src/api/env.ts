@@ -4,10 +4,18 @@ import type { Adapter, Provider } from "../providers/provider.ts";
 import type { Principal } from "../store/keys.ts";
 import type { Db } from "../store/schema.ts";
 
+/** Runs while the request waits for us, and stands while we wait for the request's body: that is the caller's time. */
+export interface Clock {
+  stand(): void;
+  run(): void;
+}
+
 export interface ApiEnv {
   Variables: {
     requestId: string;
     principal: Principal;
+    /** How much longer the request may wait for the database. */
+    clock: Clock;
     /** For the log. */
     deliveryId?: string;
   };

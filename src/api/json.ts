@@ -1,3 +1,5 @@
+import type { ApiContext } from "./env.ts";
+import { survivesDouble } from "./exact-number.ts";
 import { type Fault, Problem, pointerOf } from "./problem.ts";
 
 /** Levels of nesting: far more than any message has, far fewer than would exhaust a stack. */
@@ -8,9 +10,14 @@ const MAX_DEPTH = 64;
  * 415 for another content type or an encoding, 413 over the limit, 400 for bytes that are not UTF-8, broken syntax,
  * repeated keys (RFC 8259, section 4: parsers disagree on them), too many levels, and numbers that a double cannot hold.
  */
-export async function readJsonBody(request: Request, maxBytes: number): Promise<unknown> {
+export async function readJsonBody(context: ApiContext, maxBytes: number): Promise<unknown> {
+  const request = context.req.raw;
+  const clock = context.get("clock");
   checkMediaType(request.headers);
-  return parseJson(await readBytes(request, maxBytes));
+  clock.stand();
+  const bytes = await readBytes(request, maxBytes);
+  clock.run();
+  return parseJson(bytes);
 }
 
 function checkMediaType(headers: Headers): void {
@@ -33,10 +40,14 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
   if (Number(request.headers.get("content-length") ?? 0) > maxBytes) throw tooLarge();
   const chunks: Uint8Array[] = [];
   let size = 0;
-  for await (const chunk of request.body ?? []) {
-    size += chunk.length;
-    if (size > maxBytes) throw tooLarge();
-    chunks.push(chunk);
+  try {
+    for await (const chunk of request.body ?? []) {
+      size += chunk.length;
+      if (size > maxBytes) throw tooLarge();
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    throw error instanceof Problem ? error : new Problem("invalid-json", "the body broke off");
   }
   return Buffer.concat(chunks);
 }
@@ -124,23 +135,4 @@ function endOfString(text: string, start: number): number {
     if (char === 0x5c) i += 1;
     else if (char === 0x22) return i + 1;
   }
-}
-
-/** Digits without leading and trailing zeros, and the power of ten of the last one. */
-function decimal(literal: string): { digits: string; exponent: number } {
-  const [, whole = "", fraction = "", power = "0"] = /^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(literal) ?? [];
-  const all = (whole + fraction).replace(/^0+/, "");
-  const digits = all.replace(/0+$/, "");
-  return { digits, exponent: digits === "" ? 0 : Number(power) - fraction.length + (all.length - digits.length) };
-}
-
-/** A double keeps 15 digits; beyond, the number must come back as it was written. */
-function survivesDouble(literal: string): boolean {
-  if (literal.length <= 15 && !/[eE]/.test(literal)) return true;
-  const value = Number(literal);
-  const written = decimal(literal);
-  if (!Number.isFinite(value) || (value === 0 && written.digits !== "")) return false;
-  if (written.digits.length <= 15) return true;
-  const held = decimal(String(Math.abs(value)));
-  return written.digits === held.digits && written.exponent === held.exponent;
 }

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { type ApiKey, createKey, listKeys, revokeKey } from "../store/keys.ts";
-import { faultsOf } from "./delivery-request.ts";
 import type { ApiDeps, Handler } from "./env.ts";
+import { faultsOf } from "./faults.ts";
 import { readJsonBody } from "./json.ts";
 import { invalid, Problem } from "./problem.ts";
 import * as schemas from "./schemas.ts";
@@ -14,12 +14,11 @@ const view = ({ createdAt, revokedAt, ...key }: ApiKey) => ({
 
 export function keyHandlers(deps: ApiDeps) {
   const postKey: Handler = async (context) => {
-    const parsed = schemas.keyRequest.safeParse(await readJsonBody(context.req.raw, deps.maxBodyBytes));
+    const parsed = schemas.keyRequest.safeParse(await readJsonBody(context, deps.maxBodyBytes));
     if (!parsed.success) throw invalid(faultsOf(parsed.error, []));
     const { name, producer = null, scopes } = parsed.data;
     const { apiKey, key } = await createKey(deps.db, { name, producer, scopes });
-    context.header("location", `/v1/keys/${apiKey.id}`);
-    return context.json({ ...view(apiKey), key }, 201);
+    return context.json({ ...view(apiKey), key }, 201, { location: `/v1/keys/${apiKey.id}` });
   };
 
   const getKeys: Handler = async (context) =>

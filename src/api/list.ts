@@ -1,7 +1,17 @@
 import { z } from "zod";
-import { faultsOf } from "./delivery-request.ts";
 import type { ApiContext } from "./env.ts";
+import { faultsOf } from "./faults.ts";
 import { Problem } from "./problem.ts";
+
+/** The parameters of every list. */
+export const limit = z
+  .string()
+  .regex(/^[1-9]\d{0,2}$/, "must be a whole number from 1 to 100")
+  .transform(Number)
+  .pipe(z.int().max(100, "must be at most 100"))
+  .default(25)
+  .meta({ override: { type: "integer", minimum: 1, maximum: 100, default: 25 } });
+export const cursor = z.string().max(200).optional().meta({ description: "next_cursor of the page before" });
 
 /** The query by a schema; parameters that are unknown, repeated or wrong are a problem that names them. */
 export function readQuery<S extends z.ZodType>(context: ApiContext, schema: S): z.infer<S> {

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { PROBLEMS, type ProblemType } from "./problem.ts";
-import { ROUTES, type Route } from "./routes.ts";
+import { ROUTES, type Route, TAGS } from "./routes.ts";
 import * as schemas from "./schemas.ts";
 
 const DESCRIPTION = `One message, one recipient, one stable name: sent once, or visibly not sent, or visibly unknown.
@@ -22,10 +22,10 @@ export function openapiDocument() {
       title: "Delivery ledger",
       version: "1.0.0",
       description: DESCRIPTION,
-      license: { name: "Proprietary", identifier: "LicenseRef-Proprietary" },
+      license: { name: "MIT", identifier: "MIT" },
     },
     servers: [{ url: "/" }],
-    tags: [...new Set(Object.values<Route>(ROUTES).map(({ tag }) => tag))].map((name) => ({ name })),
+    tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
     security: [{ apiKey: [] }],
     components: { securitySchemes: { apiKey: { type: "http", scheme: "bearer", description: "an API key" } } },
     paths,
@@ -70,9 +70,9 @@ function answers(route: Route): ZodOpenApiOperationObject["responses"] {
 
 /** The problems of a route by status; every route with a key has the key's, and every route can fail. */
 function problems(route: Route): ZodOpenApiOperationObject["responses"] {
-  const own: ProblemType[] = [...route.problems];
-  if (route.scope !== "public") own.push("unauthorized", "forbidden", "unavailable");
-  const byStatus = Object.groupBy(new Set<ProblemType>([...own, "internal"]), (type) => String(PROBLEMS[type].status));
+  const always: ProblemType[] =
+    route.scope === "public" ? [] : ["unauthorized", "forbidden", "unavailable", "internal"];
+  const byStatus = Object.groupBy(new Set([...route.problems, ...always]), (type) => String(PROBLEMS[type].status));
   const entries = Object.entries(byStatus).map(([status, types = []]) => [
     status,
     {
@@ -80,5 +80,5 @@ function problems(route: Route): ZodOpenApiOperationObject["responses"] {
       content: { "application/problem+json": { schema: schemas.problem } },
     },
   ]);
-  return Object.fromEntries(route.scope === "public" ? [] : entries);
+  return Object.fromEntries(entries);
 }

@@ -117,14 +117,12 @@ export class Problem extends Error {
 export const pointerOf = (path: readonly PropertyKey[]): string =>
   path.map((step) => `/${String(step).replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
 
+/** Faults in one sentence, for `detail`. */
+export const summary = (faults: readonly Fault[]): string =>
+  faults
+    .map(({ pointer, detail }) => `${pointer || "the body"} ${detail}`)
+    .join("; ")
+    .slice(0, 2_000);
+
 export const invalid = (errors: readonly Fault[]): Problem =>
-  new Problem(
-    "invalid-request",
-    errors
-      .map(({ pointer, detail }) => `${pointer || "the body"} ${detail}`)
-      .join("; ")
-      .slice(0, 2_000),
-    {
-      errors,
-    },
-  );
+  new Problem("invalid-request", summary(errors), { errors });

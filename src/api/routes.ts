@@ -12,11 +12,18 @@ interface Answer {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
+export const TAGS = {
+  Deliveries: "One message, for one recipient, over one channel, once.",
+  Channels: "Configured provider accounts, and what their providers guarantee.",
+  Keys: "API keys, their producers and scopes.",
+  Health: "For load balancers and orchestrators.",
+} as const;
+
 /** One endpoint: what the contract says, and what the app mounts. */
 export interface Route {
   readonly method: "get" | "post" | "delete";
   readonly path: string;
-  readonly tag: string;
+  readonly tag: keyof typeof TAGS;
   /** Null: any valid key. `public`: no key. */
   readonly scope: Scope | null | "public";
   readonly summary: string;
@@ -182,7 +189,7 @@ export const ROUTES = {
     scope: "public",
     summary: "The process lives",
     answers: { 200: { description: "it lives", schema: schemas.health } },
-    problems: [],
+    problems: ["method-not-allowed"],
   },
   getReadiness: {
     method: "get",
@@ -194,7 +201,7 @@ export const ROUTES = {
       200: { description: "it can", schema: schemas.health },
       503: { description: "it cannot; faults says why", schema: schemas.health },
     },
-    problems: [],
+    problems: ["method-not-allowed"],
   },
 } as const satisfies Record<string, Route>;
 

@@ -1,11 +1,19 @@
 import { z } from "zod";
 import { FAILURES, HOLD_REASONS, ON_UNKNOWN, RECEIPT_STATUSES, STATES } from "../ledger/delivery.ts";
 import { VERDICTS } from "../ledger/verdict.ts";
-import { SCOPES } from "../store/keys.ts";
+import { ADMIN_PRODUCER, SCOPES } from "../store/keys.ts";
 
 /** The shapes of the answers: what openapi.yaml says, and what the tests hold the service to. */
 
 const time = z.iso.datetime({ precision: 3 }).meta({ description: "RFC 3339, UTC, milliseconds" });
+
+/** A caller's own words. */
+const storable = (max: number) =>
+  z
+    .string()
+    .min(1)
+    .max(max)
+    .refine((text) => text.isWellFormed() && !text.includes("\0"), "must be text that can be stored");
 
 export const problem = z
   .strictObject({
@@ -96,16 +104,23 @@ export const timeline = z
 
 export const keyRequest = z
   .strictObject({
-    name: z.string().min(1).max(100),
+    name: storable(100),
     producer: z
       .string()
       .regex(/^[a-z][a-z0-9_-]{0,99}$/, "must be 1 to 100 of a-z, 0-9, _ and -, beginning with a letter")
-      .optional(),
-    scopes: z.array(z.enum(SCOPES)).min(1),
+      .nullish()
+      .meta({
+        description: "whose deliveries it posts and sees; none: an operator's key, which sees all and posts none",
+      }),
+    scopes: z.array(z.enum(SCOPES)).min(1).max(SCOPES.length),
   })
-  .refine((key) => key.producer !== undefined || !key.scopes.includes("deliveries:write"), {
+  .refine((key) => typeof key.producer === "string" || !key.scopes.includes("deliveries:write"), {
     path: ["producer"],
     error: "is required for deliveries:write: deliveries belong to a producer",
+  })
+  .refine((key) => key.producer === ADMIN_PRODUCER || !key.scopes.includes("keys:write"), {
+    path: ["scopes"],
+    error: "may hold keys:write for the producer admin only: who makes keys can do anything",
   })
   .meta({ id: "KeyRequest" });
 
@@ -146,7 +161,7 @@ export const channel = z
 export const channelList = z
   .strictObject({ data: z.array(channel), next_cursor: z.null() })
   .meta({ id: "ChannelList" });
-export const pauseRequest = z.strictObject({ reason: z.string().min(1).max(500) }).meta({ id: "PauseRequest" });
+export const pauseRequest = z.strictObject({ reason: storable(500) }).meta({ id: "PauseRequest" });
 
 export const providers = z
   .strictObject({

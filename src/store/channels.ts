@@ -1,6 +1,9 @@
 import { sql } from "kysely";
 import type { Db } from "./schema.ts";
 
+/** What a channel's id looks like; the database checks the same. */
+export const CHANNEL_ID = /^[a-z][a-z0-9_-]{0,62}$/;
+
 export interface ChannelRow {
   readonly id: string;
   readonly provider: string;
@@ -55,6 +58,14 @@ export async function registerChannels(
 export async function findChannel(db: Db, id: string): Promise<ChannelRow | null> {
   const { rows } = await sql<ChannelRow>`select ${columns} from channels where id = ${id}`.execute(db);
   return rows[0] ?? null;
+}
+
+/** The provider of each channel that is known, by the channel's id. Texts that are no id are not there. */
+export async function findProviders(db: Db, ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
+  const plausible = ids.filter((id) => CHANNEL_ID.test(id));
+  const { rows } = await sql<{ id: string; provider: string }>`
+    select id, provider from channels where id = any(${plausible}::text[])`.execute(db);
+  return new Map(rows.map(({ id, provider }) => [id, provider]));
 }
 
 /** All channels that were ever configured, with their backlogs. Bounded: a backlog is counted up to 10,000. */

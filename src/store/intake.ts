@@ -27,11 +27,14 @@ export type Taken =
   /** The name is known and the request differs there; no pointers when the contents are no longer kept. */
   | { readonly kind: "reused"; readonly id: DeliveryId; readonly pointers: readonly string[] }
   /** The delivery is gone, its name is remembered. */
-  | { readonly kind: "remembered"; readonly id: DeliveryId; readonly outcome: unknown };
+  | { readonly kind: "remembered"; readonly id: DeliveryId; readonly outcome: unknown }
+  /** A new name whose time had run out when it came: not taken. A repeat of a known name is answered, however late. */
+  | { readonly kind: "too_late"; readonly id: null };
 
 interface Candidate extends Posted {
   readonly id: DeliveryId;
   readonly hash: Buffer;
+  readonly tooLate: boolean;
 }
 
 const keyOf = (posted: { producerId: string; name: string }): string => `${posted.producerId}/${posted.name}`;
@@ -41,19 +44,27 @@ const keyOf = (posted: { producerId: string; name: string }): string => `${poste
  * between two of one list, where the first wins.
  */
 export async function intake(db: Db, posted: readonly Posted[]): Promise<readonly Taken[]> {
-  const all = posted.map((one): Candidate => ({ ...one, id: uuidv7() as DeliveryId, hash: requestHash(one.request) }));
+  const all = posted.map(candidate);
   const firsts = new Map<string, Candidate>();
-  for (const one of all) if (!firsts.has(keyOf(one))) firsts.set(keyOf(one), one);
-  const inserted = await insertNew(db, [...firsts.values()]);
+  for (const one of all) if (!one.tooLate && !firsts.has(keyOf(one))) firsts.set(keyOf(one), one);
+  const inserted = firsts.size === 0 ? new Set<DeliveryId>() : await insertNew(db, [...firsts.values()]);
   const rest = all.filter(({ id }) => !inserted.has(id));
   const known = rest.length === 0 ? new Map<string, KnownRow>() : await readKnown(db, rest);
   return all.map((one) => {
     if (inserted.has(one.id)) return { kind: "accepted", id: one.id };
     const row = known.get(keyOf(one));
-    if (!row) throw new Error("a name was neither inserted nor found: retention took it in between");
-    return answer(one, row);
+    if (row) return answer(one, row);
+    if (one.tooLate) return { kind: "too_late", id: null };
+    throw new Error("a name was neither inserted nor found: retention took it in between");
   });
 }
+
+const candidate = (one: Posted): Candidate => ({
+  ...one,
+  id: uuidv7() as DeliveryId,
+  hash: requestHash(one.request),
+  tooLate: one.expiresAt !== null && one.expiresAt.getTime() <= Date.now(),
+});
 
 function answer(one: Candidate, row: KnownRow): Taken {
   if (!row.request_hash.equals(one.hash)) {
@@ -66,27 +77,25 @@ function answer(one: Candidate, row: KnownRow): Taken {
 }
 
 /**
- * Delivery, frozen message and event in one statement; names that exist are left alone. Sorted by name, so that two
- * statements with names in common never wait for each other in a circle.
+ * Delivery, frozen message and event in one statement; names that exist are left alone. Inserted in the order of their
+ * names, so that two statements with names in common never wait for each other in a circle.
  */
 async function insertNew(db: Db, candidates: readonly Candidate[]): Promise<ReadonlySet<DeliveryId>> {
-  const rows = candidates
-    .toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))
-    .map((one) => ({
-      id: one.id,
-      producer_id: one.producerId,
-      name: one.name,
-      request_hash: one.hash.toString("hex"),
-      schedule: one.occurrence?.schedule ?? null,
-      due_at: one.occurrence?.dueAt ?? null,
-      channel: one.channel,
-      recipient: one.recipient,
-      on_unknown: one.onUnknown,
-      metadata: one.metadata ?? null,
-      deliver_at: one.deliverAt,
-      expires_at: one.expiresAt,
-      request: one.request,
-    }));
+  const rows = candidates.map((one) => ({
+    id: one.id,
+    producer_id: one.producerId,
+    name: one.name,
+    request_hash: one.hash.toString("hex"),
+    schedule: one.occurrence?.schedule ?? null,
+    due_at: one.occurrence?.dueAt ?? null,
+    channel: one.channel,
+    recipient: one.recipient,
+    on_unknown: one.onUnknown,
+    metadata: one.metadata ?? null,
+    deliver_at: one.deliverAt,
+    expires_at: one.expiresAt,
+    request: one.request,
+  }));
   const { rows: inserted } = await sql<{ id: DeliveryId }>`
     with posted as (
       select * from json_to_recordset(${JSON.stringify(rows)}::text::json) as posted (
@@ -101,6 +110,7 @@ async function insertNew(db: Db, candidates: readonly Candidate[]): Promise<Read
       from posted p
       where not exists (
         select from tombstones t where t.producer_id = p.producer_id and t.name = p.name and t.forget_at > ledger_now())
+      order by producer_id, name collate "C"
       on conflict (producer_id, name) do nothing
       returning id
     ), frozen as (
