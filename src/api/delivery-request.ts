@@ -54,9 +54,7 @@ export function readDelivery(value: unknown, context: RequestContext): Posted {
     throw invalid([{ pointer: "", detail: "must be a JSON object" }]);
   }
   const posted = value as Readonly<Record<string, unknown>>;
-  const parsed = deliveryRequest.safeParse(posted);
-  const request: Request = parsed.success ? parsed.data : wellFormed(posted);
-  const faults = [...(parsed.success ? [] : faultsOf(parsed.error, [])), ...reservedKeys(posted)];
+  const { request, faults } = readFields(posted);
   const channel = request.channel === undefined ? null : context.channel(request.channel);
   if (request.channel !== undefined && !channel) faults.push(UNKNOWN_CHANNEL);
   const recipient = channel ? recipientOf(posted["to"], channel, faults) : "";
@@ -65,21 +63,27 @@ export function readDelivery(value: unknown, context: RequestContext): Posted {
   if (!names(posted) && context.headerName === null) faults.push(NO_NAME);
   const name = nameOf(request, context.headerName, recipient, faults);
   if (faults.length > 0) throw new Problem(problemType(faults), summary(faults), { errors: faults });
-  return {
-    producerId: context.producerId,
-    name,
-    channel: request.channel ?? "",
-    recipient,
-    onUnknown: request.on_unknown ?? "attention",
-    metadata: posted["metadata"] ?? null,
-    deliverAt: request.deliver_at === undefined ? null : new Date(request.deliver_at),
-    expiresAt: request.expires_at === undefined ? null : new Date(request.expires_at),
-    occurrence: request.occurrence
-      ? { schedule: request.occurrence.schedule, dueAt: new Date(request.occurrence.due_at) }
-      : null,
-    request: posted,
-  };
+  const { producerId } = context;
+  return { producerId, name, recipient, ...meaning(request), metadata: posted["metadata"] ?? null, request: posted };
 }
+
+/** The fields by the ledger's own schema, each for itself, so that one that is wrong hides no fault of another. */
+function readFields(posted: Readonly<Record<string, unknown>>): { request: Request; faults: Fault[] } {
+  const parsed = deliveryRequest.safeParse(posted);
+  const faults = parsed.success ? [] : faultsOf(parsed.error, []);
+  for (const key of reservedKeys(posted)) if (!faults.some(({ pointer }) => pointer === key.pointer)) faults.push(key);
+  return { request: parsed.success ? parsed.data : wellFormed(posted), faults };
+}
+
+const date = (text: string | undefined): Date | null => (text === undefined ? null : new Date(text));
+
+const meaning = ({ channel = "", on_unknown = "attention", deliver_at, expires_at, occurrence }: Request) => ({
+  channel,
+  onUnknown: on_unknown,
+  deliverAt: date(deliver_at),
+  expiresAt: date(expires_at),
+  occurrence: occurrence ? { schedule: occurrence.schedule, dueAt: new Date(occurrence.due_at) } : null,
+});
 
 const UNKNOWN_CHANNEL: Fault = { pointer: "/channel", detail: "is not a channel of this ledger" };
 const NO_NAME: Fault = {
@@ -103,14 +107,15 @@ function wellFormed(posted: Readonly<Record<string, unknown>>): Request {
 }
 
 function recipientOf(to: unknown, { provider }: OpenChannel, faults: Fault[]): string {
+  if (to === undefined) return "";
   const parsed = provider.recipient.safeParse(to);
   if (parsed.success) return parsed.data;
-  faults.push(...(to === undefined ? [{ pointer: "/to", detail: "is required" }] : faultsOf(parsed.error, ["to"])));
+  faults.push(...faultsOf(parsed.error, ["to"]));
   return "";
 }
 
 function messageFaults(message: unknown, { provider, adapter }: OpenChannel): Fault[] {
-  if (message === undefined) return [{ pointer: "/message", detail: "is required" }];
+  if (message === undefined) return [];
   const parsed = provider.message.safeParse(message);
   if (!parsed.success) return faultsOf(parsed.error, ["message"]);
   const lacking = adapter?.lacks(message);

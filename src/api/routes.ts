@@ -68,7 +68,7 @@ export const ROUTES = {
         headers: { Location: "the delivery's path", "Idempotent-Replayed": "true" },
       },
     },
-    problems: [...BODY_PROBLEMS, "name-required", "name-reused", "unknown-channel", "unavailable"],
+    problems: [...BODY_PROBLEMS, "invalid-parameter", "name-required", "name-reused", "unknown-channel", "unavailable"],
   },
   postBatch: {
     method: "post",

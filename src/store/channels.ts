@@ -1,4 +1,5 @@
 import { sql } from "kysely";
+import { wordArray } from "./arrays.ts";
 import type { Db } from "./schema.ts";
 
 /** What a channel's id looks like; the database checks the same. */
@@ -64,7 +65,7 @@ export async function findChannel(db: Db, id: string): Promise<ChannelRow | null
 export async function findProviders(db: Db, ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
   const plausible = ids.filter((id) => CHANNEL_ID.test(id));
   const { rows } = await sql<{ id: string; provider: string }>`
-    select id, provider from channels where id = any(${plausible}::text[])`.execute(db);
+    select id, provider from channels where id = any(${wordArray(plausible)})`.execute(db);
   return new Map(rows.map(({ id, provider }) => [id, provider]));
 }
 
