@@ -8,7 +8,7 @@ import { createLog } from "./log.ts";
 import { openAdapter, PROVIDERS } from "./providers/index.ts";
 import type { Adapter, Provider } from "./providers/provider.ts";
 import { registerChannels } from "./store/channels.ts";
-import { type Database, openDatabase } from "./store/database.ts";
+import { type Database, isConnectionError, openDatabase } from "./store/database.ts";
 import { type Embedded, openEmbedded } from "./store/embedded.ts";
 import { ADMIN_PRODUCER, ensureAdminKey, ensureProducer } from "./store/keys.ts";
 import { migrate } from "./store/migrate.ts";
@@ -36,6 +36,11 @@ async function run(config: Config): Promise<void> {
   process.on("uncaughtException", (error) => {
     log.fatal({ event: "process.crashed", err: error }, "an error that nobody handled");
     process.exit(1);
+  });
+  // The driver re-subscribes by itself; its tries while the database is away belong to nobody.
+  process.on("unhandledRejection", (error) => {
+    if (!isConnectionError(error)) throw error;
+    log.warn({ event: "database.away", err: error }, "the database is away");
   });
   const stop = await start(config, log).catch((error: unknown) => {
     log.fatal({ event: "start.failed", err: error }, "the service could not start");

@@ -1,6 +1,6 @@
 import { Kysely } from "kysely";
-import { PostgresJSDialect } from "kysely-postgres-js";
 import postgres from "postgres";
+import { postgresDialect } from "./driver.ts";
 import type { Db, Schema } from "./schema.ts";
 
 export interface Database {
@@ -20,20 +20,23 @@ export interface DatabaseOptions {
 
 /**
  * Opens a pool. Statements are not prepared by name, so that it works behind PgBouncer in transaction mode. Connections
- * live ten minutes at most, and go only to a server that can be written to: after a failover none stays on the old primary.
+ * live ten minutes at most, and one that finds itself read-only (a demoted primary) is not used again.
  */
 export function openDatabase(options: DatabaseOptions): Database {
   const sql = postgres(options.url, {
     max: options.poolSize,
     prepare: false,
+    // The look-up of array types at each connect is a query of the driver's own, whose failure nobody would handle.
+    fetch_types: false,
     connect_timeout: 5,
     max_lifetime: 600,
+    // Seconds before a new try; the driver's own would grow to twenty.
+    backoff: (retries: number) => Math.min(0.05 * 2 ** Math.min(retries, 10), 1),
     idle_timeout: 60,
-    target_session_attrs: "read-write",
     connection: { application_name: options.applicationName },
     onnotice: () => {},
   });
-  const db = new Kysely<Schema>({ dialect: new PostgresJSDialect({ postgres: sql }) });
+  const db = new Kysely<Schema>({ dialect: postgresDialect(sql) });
   return { db, sql, close: () => sql.end({ timeout: 5 }) };
 }
 

@@ -2,6 +2,7 @@ import { type Selectable, sql, type Transaction } from "kysely";
 import type { AttemptNumber, DeliveryId, Millis, ProducerId, State } from "../ledger/delivery.ts";
 import type { HeldAttempt, HeldDelivery, SettlementChange, Witness } from "../ledger/settlement.ts";
 import type { Answer, Outcome } from "../ledger/verdict.ts";
+import { uuidArray } from "./arrays.ts";
 import type { Attempts, Schema } from "./schema.ts";
 
 /** A verdict about one attempt, to be written. */
@@ -74,11 +75,11 @@ export async function lockHeld(
   const ids = settlements.map(({ deliveryId }) => deliveryId);
   const locked = sql<HeldRow>`
     select id, channel, (select provider from channels c where c.id = deliveries.channel) as provider, recipient, state, failure, on_unknown, ladder, provider_message_id, ledger_now() as now
-    from deliveries where id = any(${ids}::uuid[]) order by id for update of deliveries`.execute(tx);
+    from deliveries where id = any(${uuidArray(ids)}) order by id for update of deliveries`.execute(tx);
   const read = sql<AttemptRow>`
     select delivery_id, number, ladder, generation, recipient, claimed_at, claimed_by, lease_expires_at, settled_at,
       verdict, reason, counted, retry_after_s
-    from attempts where delivery_id = any(${ids}::uuid[]) order by delivery_id, number`.execute(tx);
+    from attempts where delivery_id = any(${uuidArray(ids)}) order by delivery_id, number`.execute(tx);
   const [{ rows }, { rows: attempts }] = await Promise.all([locked, read]);
   const byDelivery = Map.groupBy(attempts, (attempt) => attempt.delivery_id);
   const held = new Map<DeliveryId, Held>();

@@ -2,6 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { sql } from "kysely";
 import { uuidv7 } from "uuidv7";
 import type { ProducerId } from "../ledger/delivery.ts";
+import { wordArray } from "./arrays.ts";
 import type { Db } from "./schema.ts";
 
 export const SCOPES = [
@@ -75,7 +76,7 @@ export async function createKey(
       name: wanted.name,
       key_hash: hashKey(key),
       key_hint: key.slice(-4),
-      scopes: [...wanted.scopes],
+      scopes: wordArray(wanted.scopes),
     })
     .returning(["id", "created_at"])
     .executeTakeFirstOrThrow();
@@ -87,11 +88,12 @@ export async function listKeys(db: Db): Promise<readonly ApiKey[]> {
   const rows = await db
     .selectFrom("api_keys")
     .leftJoin("producers", "producers.id", "api_keys.producer_id")
-    .select(["api_keys.id", "api_keys.name", "producers.name as producer", "scopes", "key_hint as hint"])
+    .select(["api_keys.id", "api_keys.name", "producers.name as producer", "key_hint as hint"])
+    .select(sql<Scope[]>`to_json(scopes)`.as("scopes"))
     .select(["api_keys.created_at as createdAt", "revoked_at as revokedAt"])
     .orderBy("api_keys.id")
     .execute();
-  return rows.map((row) => ({ ...row, scopes: row.scopes as Scope[] }));
+  return rows;
 }
 
 /** From this commit on the key is refused. False when there is no such key that is still good. */
@@ -110,8 +112,8 @@ export async function findPrincipals(db: Db, hashes: readonly Buffer[]): Promise
   const hex = hashes.map((hash) => hash.toString("hex"));
   const { rows } = await sql<Omit<Principal, "seesAll"> & { hash: string }>`
     select encode(k.key_hash, 'hex') as hash, k.id as "keyId", k.name as "keyName", k.producer_id as "producerId",
-      p.name as producer, k.scopes
-    from unnest(${hex}::text[]) as wanted (hash)
+      p.name as producer, to_json(k.scopes) as scopes
+    from unnest(${wordArray(hex)}) as wanted (hash)
     join api_keys k on k.key_hash = decode(wanted.hash, 'hex')
     left join producers p on p.id = k.producer_id
     where k.revoked_at is null`.execute(db);

@@ -21,7 +21,9 @@ export function createWake(sql: postgres.Sql): Wake {
     const channels = [...waiting];
     waiting = new Set();
     // A lost wake-up only costs the wait for the next poll.
-    await sql`select pg_notify(${TOPIC}, channel) from unnest(${channels}::text[]) as channel`.catch(() => {});
+    await sql`select pg_notify(${TOPIC}, channel) from unnest(${`{${channels.join(",")}}`}::text::text[]) as channel`.catch(
+      () => {},
+    );
     busy = false;
     void flush();
   }

@@ -41,6 +41,9 @@ export function createSettler(db: Db, spool: Spool, log: Logger): Settler {
   const held = new Set<Settlement>();
   const spooled = new Set<Settlement>();
   const giveUp = new AbortController();
+  const gaveUp = new Promise<null>((resolve) => {
+    giveUp.signal.addEventListener("abort", () => resolve(null), { once: true });
+  });
   let emptied: (() => void) | null = null;
 
   async function keep(settlement: Settlement): Promise<void> {
@@ -69,7 +72,12 @@ export function createSettler(db: Db, spool: Spool, log: Logger): Settler {
     let alone = false;
     for (let failures = 0; ; failures += 1) {
       try {
-        const settled = alone ? (await settleAttempts(db, [settlement], decideSettlement))[0] : await write(settlement);
+        const written = alone
+          ? settleAttempts(db, [settlement], decideSettlement).then(([one]) => one)
+          : write(settlement);
+        // A database that is away keeps a statement waiting until it is back, which may be after the end.
+        const settled = await Promise.race([written, gaveUp]);
+        if (giveUp.signal.aborted) return settled ?? null;
         await forget(settlement);
         return settled ?? null;
       } catch (error) {

@@ -27,7 +27,7 @@ export async function sweep(db: Db, log: Logger, signal: AbortSignal): Promise<{
   const swept = { leases: 0, expired: 0 };
   for (let more = true; more && !signal.aborted; ) {
     const found = await expiredLeases(db, BATCH);
-    const settled = await settleAttempts(db, found.map(presumedDead), decideSettlement);
+    const settled = found.length === 0 ? [] : await settleAttempts(db, found.map(presumedDead), decideSettlement);
     for (const [index, result] of settled.entries()) {
       const lease = found[index];
       if (!result || !lease) continue;

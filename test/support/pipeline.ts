@@ -11,7 +11,7 @@ import { openSpool, type Spool } from "../../src/worker/spool.ts";
 import { startWorker, type Worker, type WorkerDeps } from "../../src/worker/worker.ts";
 import { channel } from "./builders.ts";
 
-export const silent = pino({ level: "silent" });
+export const silent = pino({ level: process.env["TEST_LOG_LEVEL"] ?? "silent" });
 
 export interface Account {
   readonly id: string;
