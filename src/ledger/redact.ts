@@ -12,10 +12,3 @@ export function redactor(secrets: readonly string[]): (text: string) => string {
     return clean.replace(BOT_TOKEN, "bot[secret]").replace(API_KEY, "$1_[secret]");
   };
 }
-
-/** A recipient as it may stand in a log: `a***@example.com`, `***123`. */
-export function maskRecipient(recipient: string): string {
-  const at = recipient.lastIndexOf("@");
-  if (at > 0) return `${recipient.slice(0, 1)}***${recipient.slice(at)}`;
-  return `***${recipient.slice(-3)}`;
-}
