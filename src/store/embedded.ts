@@ -7,6 +7,7 @@ import { arch, platform, userInfo } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { promisify } from "node:util";
+import postgres from "postgres";
 
 const run = promisify(execFile);
 
@@ -50,15 +51,31 @@ export async function openEmbedded(dataDir: string): Promise<Embedded> {
     const running = await runningPort(binaries, account, cluster);
     const port = running ?? (await start(binaries, account, home, cluster));
     const password = (await readFile(join(home, "postgres.password"), "utf8")).trim();
+    const url = `postgres://ledger:${password}@127.0.0.1:${port}/postgres`;
     return {
-      url: `postgres://ledger:${password}@127.0.0.1:${port}/postgres`,
+      url,
       startedHere: running === null,
       stop: async () => {
-        if (running === null)
-          await run(binaries.pg_ctl, ["stop", "-D", cluster, "-m", "fast", "-w"], { ...account, cwd: "/" });
+        if (running !== null || (await isInUse(url))) return;
+        await run(binaries.pg_ctl, ["stop", "-D", cluster, "-m", "fast", "-w"], { ...account, cwd: "/" });
       },
     };
   });
+}
+
+/** Another process of ours has attached to the server: it is left running for it, and found by whoever starts next. */
+async function isInUse(url: string): Promise<boolean> {
+  const sql = postgres(url, { max: 1, connect_timeout: 5, onnotice: () => {} });
+  try {
+    const rows = await sql`
+      select 1 from pg_stat_activity
+      where backend_type = 'client backend' and pid <> pg_backend_pid() and application_name like 'delivery-ledger%'`;
+    return rows.length > 0;
+  } catch {
+    return false;
+  } finally {
+    await sql.end({ timeout: 1 });
+  }
 }
 
 async function findBinaries(): Promise<Binaries> {
