@@ -1,4 +1,5 @@
-import type { AddressInfo, Socket } from "node:net";
+import { type AddressInfo, connect, createServer as createGate, type Socket } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
 import { createServer, getCACertificates, setDefaultCACertificates, type TLSSocket } from "node:tls";
 import { afterAll, expect, test } from "vitest";
 import { redactor } from "../../src/ledger/redact.ts";
@@ -54,4 +55,29 @@ test("closing the transport ends the calls under way, each with its phase", asyn
   expect(await under).toMatchObject({ phase: "sent", status: null });
   const late = { url, headers: {}, body: "{}", timeoutMs: 1_000, signal: new AbortController().signal };
   expect(await closing.post(late)).toMatchObject({ phase: "not_sent" });
+});
+
+test("a call that was given up in the handshake writes nothing when the handshake succeeds later", async () => {
+  let written = 0;
+  serve = () => {
+    written += 1;
+  };
+  const { promise: opened, resolve: openGate } = Promise.withResolvers<void>();
+  const { promise: over, resolve: end } = Promise.withResolvers<void>();
+  const gate = createGate(async (socket) => {
+    socket.on("error", () => {}).on("close", () => end());
+    await opened;
+    const upstream = connect(Number(url.port), "127.0.0.1");
+    upstream.on("error", () => {}).pipe(socket);
+    socket.pipe(upstream);
+  });
+  await new Promise<void>((resolve) => gate.listen(0, "127.0.0.1", resolve));
+  const through = new URL(`https://127.0.0.1:${(gate.address() as AddressInfo).port}/`);
+  const given = { url: through, headers: {}, body: "{}", timeoutMs: 100, signal: new AbortController().signal };
+  expect(await transport.post(given)).toMatchObject({ phase: "not_sent", error: { code: "TIMEOUT" } });
+  openGate();
+  // Once secured, the connection is dropped instead of written to; a second's wait stands in for one that is kept.
+  await Promise.race([over, wait(1_000)]);
+  gate.close();
+  expect(written).toBe(0);
 });

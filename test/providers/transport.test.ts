@@ -209,6 +209,11 @@ describe("what was seen is kept", () => {
     expect(await post(`http://127.0.0.1:${port}/`)).toMatchObject({ status: 200, body: "{}", error: null });
   });
 
+  test("an interim answer is none", async () => {
+    const port = await answering("HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", (socket) => socket.destroy());
+    expect(await post(`http://127.0.0.1:${port}/`)).toMatchObject({ phase: "sent", status: null, body: null });
+  });
+
   test.each([301, 302, 303, 307, 308])("a %d, which is not followed", async (status) => {
     let elsewhere = 0;
     const other = await listening(() => {
