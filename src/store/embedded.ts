@@ -48,7 +48,7 @@ export async function openEmbedded(dataDir: string): Promise<Embedded> {
   const cluster = join(home, "postgres");
   return await locked(join(home, "postgres.lock"), async () => {
     if (!(await exists(join(cluster, "PG_VERSION")))) await initialise(binaries, account, home, cluster);
-    const running = await runningPort(binaries, account, cluster);
+    const running = await runningPort(cluster);
     const port = running ?? (await start(binaries, account, home, cluster));
     const password = (await readFile(join(home, "postgres.password"), "utf8")).trim();
     const url = `postgres://ledger:${password}@127.0.0.1:${port}/postgres`;
@@ -138,20 +138,35 @@ async function initialise(binaries: Binaries, account: Account, home: string, cl
   }
 }
 
-/** The port of the server that runs on this folder, or null. `pg_ctl` knows a stale pid file from a live server. */
-async function runningPort(binaries: Binaries, account: Account, cluster: string): Promise<number | null> {
-  const alive = await run(binaries.pg_ctl, ["status", "-D", cluster], { ...account, cwd: "/" }).then(
-    () => true,
-    () => false,
-  );
-  if (!alive) return null;
+/**
+ * The port of the server that runs on this folder, or null. A pid file can outlive its server, and its number can by then
+ * be another program's: such a file is removed, for PostgreSQL would believe it.
+ */
+async function runningPort(cluster: string): Promise<number | null> {
+  const pidFile = join(cluster, "postmaster.pid");
   for (let waited = 0; waited < LOCK_PATIENCE_MS; waited += 100) {
-    // The pid file's fourth line is the port, its eighth the state (PostgreSQL: pidfile.h).
-    const lines = (await readFile(join(cluster, "postmaster.pid"), "utf8").catch(() => "")).split("\n");
+    const lines = (await readFile(pidFile, "utf8").catch(() => "")).split("\n");
+    if (lines[0] === "") return null;
+    if (!(await isPostgres(Number(lines[0])))) {
+      await rm(pidFile, { force: true });
+      return null;
+    }
+    // The fourth line is the port, the eighth the state (PostgreSQL: miscadmin.h, LOCK_FILE_LINE_*).
     if (lines[7]?.trim() === "ready") return Number(lines[3]);
     await setTimeout(100);
   }
   throw new Error(`a PostgreSQL server runs on ${cluster}, but it does not become ready`);
+}
+
+/** Is this number that of a PostgreSQL server? Linux says so in /proc, others by `ps`. */
+async function isPostgres(pid: number): Promise<boolean> {
+  const name = (await exists("/proc/self/comm"))
+    ? readFile(`/proc/${pid}/comm`, "utf8")
+    : run("ps", ["-p", String(pid), "-o", "comm="]).then(({ stdout }) => stdout);
+  return await name.then(
+    (command) => command.includes("postgres"),
+    () => false,
+  );
 }
 
 async function start(binaries: Binaries, account: Account, home: string, cluster: string): Promise<number> {
@@ -179,6 +194,9 @@ async function freePort(): Promise<number> {
   });
 }
 
+/** Locks that this process holds. */
+const held = new Set<string>();
+
 /** Two processes that start at once on one folder: one makes and starts the server, the other then attaches. */
 async function locked<T>(path: string, work: () => Promise<T>): Promise<T> {
   await mkdir(dirname(path), { recursive: true });
@@ -187,6 +205,7 @@ async function locked<T>(path: string, work: () => Promise<T>): Promise<T> {
       const file = await open(path, "wx", 0o600);
       await file.writeFile(`${process.pid}\n`);
       await file.close();
+      held.add(path);
       break;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
@@ -198,6 +217,7 @@ async function locked<T>(path: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } finally {
+    held.delete(path);
     await rm(path, { force: true });
   }
 }
@@ -205,8 +225,8 @@ async function locked<T>(path: string, work: () => Promise<T>): Promise<T> {
 /** The holder of the lock is gone: its process does not exist, or it never wrote its number. */
 async function isStale(path: string): Promise<boolean> {
   const pid = Number((await readFile(path, "utf8").catch(() => "")).trim());
-  // Our own number, and we hold nothing: the holder was a process of an earlier container.
-  if (pid === process.pid) return true;
+  // Our own number, and we do not hold it: the holder was a process of an earlier container.
+  if (pid === process.pid) return !held.has(path);
   if (!pid) {
     const found = await stat(path).catch(() => null);
     return found !== null && Date.now() - found.mtimeMs > 5_000;
