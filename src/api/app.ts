@@ -23,9 +23,7 @@ export function createApi(deps: ApiDeps): Hono<ApiEnv> {
   const app = new Hono<ApiEnv>();
   app.use(logRequests(deps));
   app.onError((error, context) => answerProblem(error, context, deps));
-  app.notFound((context) => {
-    throw new Problem("not-found", `there is nothing at ${context.req.path}`);
-  });
+  app.notFound((context) => answerProblem(nothingAt(context), context, deps));
 
   const handlers: Record<OperationId, Handler> = {
     ...deliveryHandlers(deps),
@@ -48,9 +46,7 @@ export function createApi(deps: ApiDeps): Hono<ApiEnv> {
 export function createHealthApi(deps: Pick<ApiDeps, "ready" | "log">): Hono<ApiEnv> {
   const app = new Hono<ApiEnv>();
   app.onError((error, context) => answerProblem(error, context, deps));
-  app.notFound((context) => {
-    throw new Problem("not-found", `there is nothing at ${context.req.path}; this process is a worker`);
-  });
+  app.notFound((context) => answerProblem(nothingAt(context), context, deps));
   const { getHealth, getReadiness } = healthHandlers(deps);
   app.get(ROUTES.getHealth.path, getHealth).get(ROUTES.getReadiness.path, getReadiness);
   return app;
@@ -114,6 +110,9 @@ function answerProblem(error: Error, context: ApiContext, deps: Pick<ApiDeps, "l
     "content-type": "application/problem+json",
   });
 }
+
+const nothingAt = (context: ApiContext): Problem =>
+  new Problem("not-found", `there is nothing at ${context.req.path.slice(0, 200)} in this process`);
 
 function problemOf(error: Error): Problem {
   if (error instanceof Problem) return error;

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { ApiContext } from "./env.ts";
 import { faultsOf } from "./faults.ts";
-import { Problem } from "./problem.ts";
+import { Problem, pointerOf, summary } from "./problem.ts";
 
 /** The parameters of every list. */
 export const limit = z
@@ -13,18 +13,19 @@ export const limit = z
   .meta({ override: { type: "integer", minimum: 1, maximum: 100, default: 25 } });
 export const cursor = z.string().max(200).optional().meta({ description: "next_cursor of the page before" });
 
+const twice = (name: string) => ({ errors: [{ pointer: pointerOf([name]), detail: "is there twice" }] });
+
 /** The query by a schema; parameters that are unknown, repeated or wrong are a problem that names them. */
 export function readQuery<S extends z.ZodType>(context: ApiContext, schema: S): z.infer<S> {
-  const given: Record<string, string> = {};
-  for (const [name, values] of Object.entries(context.req.queries())) {
-    if (values.length > 1) throw new Problem("invalid-parameter", `${name} is there ${values.length} times`);
-    given[name] = values[0] ?? "";
+  const given = new Map<string, string>();
+  for (const [name, value] of new URL(context.req.url).searchParams) {
+    if (given.has(name)) throw new Problem("invalid-parameter", "a parameter is there twice", twice(name));
+    given.set(name, value);
   }
-  const parsed = schema.safeParse(given);
+  const parsed = schema.safeParse(Object.fromEntries(given));
   if (parsed.success) return parsed.data;
   const errors = faultsOf(parsed.error, []);
-  const detail = errors.map(({ pointer, detail: what }) => `${pointer.slice(1)} ${what}`).join("; ");
-  throw new Problem("invalid-parameter", detail.slice(0, 1_000), { errors });
+  throw new Problem("invalid-parameter", summary(errors), { errors });
 }
 
 /** An opaque cursor: which list, and the id of the last row of the page. */

@@ -118,6 +118,7 @@ function checkContract(method: string, path: string, { status, headers, body }: 
     expect(problem.status).toBe(status);
     expect(problem.instance).toBe(`urn:uuid:${headers.get("x-request-id")}`);
     const type = problem.type.replace("/problems/", "");
+    if (status === 405) for (const { id, pattern } of PATTERNS) if (pattern.test(path)) seen.add(`${id} ${type}`);
     if (!found) return;
     const always = found.route.scope === "public" ? [] : ["unauthorized", "forbidden", "unavailable", "internal"];
     expect([...found.route.problems, ...always], `${method} ${path} answers ${type}`).toContain(type);

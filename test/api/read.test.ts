@@ -1,0 +1,233 @@
+import { sql } from "kysely";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { writeCursor } from "../../src/api/list.ts";
+import { insertAttempt } from "../support/builders.ts";
+import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { type App, chat, email, fresh, openApp } from "./open-app.ts";
+
+let database: TestDatabase;
+let app: App;
+beforeAll(async () => {
+  database = await testDatabase();
+  app = await openApp(database.db);
+});
+afterAll(() => database.close());
+
+const take = async (request: Record<string, unknown>) => (await app.post(request)).body;
+const read = async (id: string) => (await app.ask(`/v1/deliveries/${id}`)).body;
+const ids = (body: { data: { id: string }[] }) => body.data.map(({ id }) => id);
+const batch = async (requests: unknown[]) =>
+  (await app.ask("/v1/deliveries/batch", { json: requests })).body.data.map(
+    ({ delivery }: { delivery: { id: string } }) => delivery.id,
+  ) as string[];
+
+describe("one delivery", () => {
+  test("is read with its attempts, its receipt and its attention item", async () => {
+    const { id } = await take(chat());
+    await insertAttempt(database.db, id, {
+      settled_at: new Date(),
+      verdict: "unknown",
+      reason: "timeout",
+      phase: "sent",
+      error_code: "TIMEOUT",
+      error_message: "no answer came",
+    });
+    await sql`
+      update deliveries set state = 'needs_attention', next_attempt_at = null, settled_at = now(), in_doubt = true,
+        attempt_count = 1, receipt_status = 'delivered', receipt_at = now() where id = ${id}`.execute(database.db);
+    await sql`
+      insert into attention_items (id, delivery_id, producer_id, channel, reason)
+      select ${id}, id, producer_id, channel, 'timeout' from deliveries where id = ${id}`.execute(database.db);
+    expect(await read(id)).toMatchObject({
+      state: "needs_attention",
+      receipt: { status: "delivered" },
+      attention: { id, reason: "timeout" },
+      hold: null,
+      attempts: [
+        {
+          number: 1,
+          idempotency_key: `${id}.1`,
+          verdict: "unknown",
+          reason: "timeout",
+          status_code: null,
+          error: { code: "TIMEOUT", message: "no answer came" },
+          provider_message_id: null,
+          retry_after_s: null,
+        },
+      ],
+    });
+  });
+
+  test("that does not exist, or whose id is none, is not found", async () => {
+    for (const id of ["01990000-0000-7000-8000-000000000000", "7", "x", "%00", "%ff", "__proto__", "a%2Fb"]) {
+      for (const path of ["", "/timeline"]) {
+        expect((await app.ask(`/v1/deliveries/${id}${path}`)).body.type).toBe("/problems/not-found");
+      }
+      const cancelled = await app.ask(`/v1/deliveries/${id}/cancel`, { method: "POST" });
+      expect(cancelled.body.type).toBe("/problems/not-found");
+    }
+  });
+});
+
+describe("a hold is what the gate says now, with its end", () => {
+  const held = async (change: ReturnType<typeof sql>) => {
+    const { id } = await take(email());
+    await sql`update deliveries set ${change} where id = ${id}`.execute(database.db);
+    return (await read(id)).hold;
+  };
+
+  test("on a rung of the ladder", async () => {
+    const at = "2027-01-01T00:00:00.000Z";
+    expect(await held(sql`next_attempt_at = ${at}::timestamptz, attempt_count = 1`)).toEqual({
+      reason: "ladder",
+      until: at,
+    });
+  });
+
+  test("on a paused channel, until it is resumed", async () => {
+    const { id } = await take(chat());
+    expect((await read(id)).hold).toBeNull();
+    await app.ask("/v1/channels/telegram/pause", { json: { reason: "wrong texts" } });
+    expect((await read(id)).hold).toEqual({ reason: "channel_paused", until: null });
+    await app.ask("/v1/channels/telegram/resume", { method: "POST" });
+    expect((await read(id)).hold).toBeNull();
+  });
+
+  test("on a channel of which this process has no credentials; it still takes deliveries", async () => {
+    const bare = await openApp(database.db, { channels: new Map() });
+    const { status, body } = await bare.post(email());
+    expect(status).toBe(202);
+    expect(body.hold).toEqual({ reason: "channel_unconfigured", until: null });
+  });
+});
+
+describe("the list", () => {
+  test("has every row once, though many share a millisecond and states change between the pages", async () => {
+    const stem = fresh("paged");
+    const to = `${stem.replace("/", "-")}@example.com`;
+    const posted = await batch(Array.from({ length: 250 }, (_, i) => email({ name: `${stem}/${i}`, to })));
+    for (const limit of [100, 1, 7]) {
+      const seen: string[] = [];
+      for (let cursor: string | null = ""; cursor !== null; ) {
+        const page = await app.ask(`/v1/deliveries?to=${to}&limit=${limit}${cursor && `&cursor=${cursor}`}`);
+        expect(page.body.data.length).toBeLessThanOrEqual(limit);
+        seen.push(...ids(page.body));
+        cursor = page.body.next_cursor;
+        const [changed] = ids(page.body);
+        await app.ask(`/v1/deliveries/${changed}/cancel`, { method: "POST" });
+        await take(email());
+      }
+      expect(seen).toHaveLength(250);
+      expect(seen).toEqual(posted.toReversed().toSorted((a, b) => (a < b ? 1 : -1)));
+    }
+  });
+
+  test("ends with a null cursor exactly at the last row", async () => {
+    const to = "exactly@example.com";
+    await batch([email({ to }), email({ to })]);
+    expect((await app.ask(`/v1/deliveries?to=${to}&limit=2`)).body.next_cursor).toBeNull();
+    expect((await app.ask(`/v1/deliveries?to=${to}&limit=1`)).body.next_cursor).not.toBeNull();
+  });
+
+  test("is searched by name, state, channel, recipient, schedule, time, failure and receipt", async () => {
+    const schedule = "search";
+    const occurrence = { schedule, due_at: "2026-08-30T06:00:00Z" };
+    const [a, b, c] = [
+      await take(email({ name: "search a", occurrence, to: "a@example.com" })),
+      await take(chat({ name: "search b", occurrence, to: 123456 })),
+      await take(email({ name: "search c", occurrence })),
+    ];
+    await sql`
+      update deliveries set state = 'failed', failure = 'refused', next_attempt_at = null, settled_at = now(),
+        receipt_status = 'bounced', receipt_at = now() where id = ${c.id}`.execute(database.db);
+    await app.ask(`/v1/deliveries/${b.id}/cancel`, { method: "POST" });
+    const search = async (query: string) => ids((await app.ask(`/v1/deliveries?schedule=${schedule}&${query}`)).body);
+    expect(await search("")).toEqual([c.id, b.id, a.id]);
+    expect(await search("name=search%20b")).toEqual([b.id]);
+    expect(await search("state=cancelled")).toEqual([b.id]);
+    expect(await search("channel=email")).toEqual([c.id, a.id]);
+    expect(await search("to=123456")).toEqual([b.id]);
+    expect(await search("failure=refused")).toEqual([c.id]);
+    expect(await search("receipt=bounced&channel=email&state=failed")).toEqual([c.id]);
+    expect(await search("name=search")).toEqual([]);
+  });
+
+  test("accepted_after and accepted_before leave out that very instant", async () => {
+    const { id, accepted_at: at } = await take(email());
+    const has = async (query: string) => ids((await app.ask(`/v1/deliveries?limit=100&${query}`)).body).includes(id);
+    expect(await has(`accepted_after=${at}`)).toBe(false);
+    expect(await has(`accepted_before=${at}`)).toBe(false);
+    expect(await has(`accepted_after=${new Date(Date.parse(at) - 1).toISOString()}`)).toBe(true);
+    expect(await has(`accepted_before=${new Date(Date.parse(at) + 1).toISOString()}`)).toBe(true);
+    expect(await has(`accepted_before=${encodeURIComponent("2099-01-01T00:00:00+02:00")}`)).toBe(true);
+  });
+
+  test.each([
+    ["limit=0"],
+    ["limit=101"],
+    ["limit=1e1"],
+    ["limit="],
+    ["limit=-5"],
+    ["limit=10&limit=20"],
+    ["state=waiting"],
+    ["failure=none"],
+    ["receipt=read"],
+    ["name="],
+    ["name=%00"],
+    ["to=a%00b"],
+    ["accepted_after=yesterday"],
+    ["accepted_after=2026-01-01T00:00:00"],
+    ["accepted_after=0000-01-01T00:00:00Z"],
+    ["accepted_before=9999-12-31T23:59:59-14:00"],
+    ["page=2"],
+    ["__proto__=1"],
+    ["State=pending"],
+  ])("refuses the parameter %s", async (query) => {
+    const answered = await app.ask(`/v1/deliveries?${query}`);
+    expect(answered.body).toMatchObject({ status: 400, type: "/problems/invalid-parameter" });
+  });
+
+  test.each(["name=%ff", "name=%zz", "name=%", "to=%ed%a0%bd", "name=%f0%9f%98%80", "&&=", "name=a+b"])(
+    "is never a failure of ours for the odd spelling %s",
+    async (query) => {
+      expect([200, 400]).toContain((await app.ask(`/v1/deliveries?${query}`)).status);
+    },
+  );
+
+  test("refuses a cursor that is broken, or of another list", async () => {
+    const id = "01990000-0000-7000-8000-000000000000";
+    const good = writeCursor("deliveries", id);
+    expect((await app.ask(`/v1/deliveries?cursor=${good}`)).status).toBe(200);
+    for (const cursor of [
+      "",
+      "x",
+      id,
+      `${good}x`,
+      `${good}=`,
+      good.slice(0, -1),
+      writeCursor("events", id),
+      writeCursor("deliveries", "7"),
+    ]) {
+      const answered = await app.ask(`/v1/deliveries?cursor=${cursor}`);
+      expect(answered.body, cursor).toMatchObject({ status: 400, type: "/problems/invalid-cursor" });
+    }
+  });
+});
+
+describe("the timeline", () => {
+  test("tells everything that happened, oldest first, each with its time and type", async () => {
+    const { id } = await take(email());
+    await sql`
+      insert into receipts (id, channel, event_id, type, status, occurred_at, delivery_id)
+      values (${id}, 'email', 'evt_1', 'email.delivered', 'delivered', now(), ${id})`.execute(database.db);
+    await app.ask(`/v1/deliveries/${id}/cancel`, { method: "POST" });
+    const { body } = await app.ask(`/v1/deliveries/${id}/timeline`);
+    expect(body.data.map(({ type }: { type: string }) => type)).toEqual([
+      "delivery.accepted",
+      "receipt.delivered",
+      "delivery.cancelled",
+    ]);
+    expect(body.data[1]).toMatchObject({ event_id: "evt_1", status: "delivered" });
+    expect(body.data[2]).toMatchObject({ by: "admin" });
+  });
+});
