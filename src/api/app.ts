@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { Hono, type MiddlewareHandler } from "hono";
-import { isConnectionError } from "../store/database.ts";
+import { isConflict, isConnectionError } from "../store/database.ts";
 import { createAuthenticate, requireScope } from "./auth.ts";
 import { channelHandlers } from "./channels.ts";
 import { deliveryHandlers } from "./deliveries.ts";
@@ -116,8 +116,9 @@ const nothingAt = (context: ApiContext): Problem =>
 
 function problemOf(error: Error): Problem {
   if (error instanceof Problem) return error;
-  if (isConnectionError(error)) {
-    return unavailable("the ledger's database cannot be reached; a repeat under the same name is safe");
+  // A conflict comes this far only when its own second try met another one.
+  if (isConnectionError(error) || isConflict(error)) {
+    return unavailable("the ledger's database cannot take this now; a repeat under the same name is safe");
   }
   return new Problem("internal", "an unexpected error; it is in the log under this instance");
 }

@@ -1,3 +1,4 @@
+import { sql } from "kysely";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openDatabase } from "../../src/store/database.ts";
 import { databaseFaults } from "../../src/store/readiness.ts";
@@ -115,10 +116,48 @@ describe("a commit whose answer is lost", () => {
   });
 });
 
+test("connections that break cost the pool nothing", async () => {
+  const { proxy, app, close } = await behindProxy();
+  for (let i = 0; i < 12; i += 1) {
+    let cut = false;
+    proxy.treat((chunk) => {
+      if (cut || !chunk.includes("insert into deliveries")) return "pass";
+      cut = true;
+      return i % 2 === 0 ? "cut after" : "cut before";
+    });
+    expect((await app.post(email())).status).toBe(503);
+  }
+  const answers = await Promise.all(Array.from({ length: 20 }, () => app.ask("/v1/deliveries")));
+  expect(answers.every(({ status }) => status === 200)).toBe(true);
+  expect((await app.post(email())).status).toBe(202);
+  await close();
+}, 60_000);
+
+test.each(["53100", "57014", "42501", "40001", "P0001"])(
+  "an insert that fails, here with SQLSTATE %s, is never answered 2xx",
+  async (code) => {
+    const { db } = database;
+    await sql`
+      create function refuse_insert() returns trigger language plpgsql as $$
+      begin raise exception 'no' using errcode = ${sql.lit(code)}; end $$`.execute(db);
+    await sql`create trigger refused before insert on messages for each row execute function refuse_insert()`.execute(
+      db,
+    );
+    const app = await openApp(db);
+    const request = email();
+    const answered = await app.post(request);
+    const batch = await app.ask("/v1/deliveries/batch", { json: [request] });
+    await sql`drop function refuse_insert cascade`.execute(db);
+    for (const { status } of [answered, batch]) expect(status).toBeGreaterThanOrEqual(500);
+    expect(await rows(request.name)).toEqual([]);
+    expect((await app.post(request)).status).toBe(202);
+  },
+);
+
 test("a database that can be read and not written to answers 503, and is not ready", async () => {
-  const { db, sql, close } = openDatabase({ url: database.url, poolSize: 1, applicationName: "read-only" });
+  const { db, sql: driver, close } = openDatabase({ url: database.url, poolSize: 1, applicationName: "read-only" });
   const app = await openApp(db);
-  await sql`set session characteristics as transaction read only`;
+  await driver`set session characteristics as transaction read only`;
   expect((await app.post(email())).body).toMatchObject({ status: 503, type: "/problems/unavailable" });
   expect(await databaseFaults(db)).not.toEqual([]);
   await close();
