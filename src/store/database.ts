@@ -40,8 +40,13 @@ export function openDatabase(options: DatabaseOptions): Database {
   return { db, sql, close: () => sql.end({ timeout: 5 }) };
 }
 
-/** SQLSTATEs that say that the server cannot write now: shutting down, starting, no room, or read-only (PostgreSQL, appendix A). */
-const UNAVAILABLE = new Set(["57P01", "57P02", "57P03", "53300", "53100", "53200", "25006", "55000"]);
+/**
+ * SQLSTATEs that say that the server cannot do it now (PostgreSQL, appendix A): shutting down, starting, no room, read-only,
+ * a statement or a lock that took too long, no such database or user (yet, or any more).
+ */
+const UNAVAILABLE = new Set(
+  "57P01 57P02 57P03 57P05 57014 55P03 53000 53100 53200 53300 25006 3D000 28000 28P01".split(" "),
+);
 /** postgres.js and Node: the connection was lost or could not be made. */
 const DISCONNECTED =
   /^(CONNECTION_(CLOSED|ENDED|DESTROYED)|CONNECT_TIMEOUT|ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|08\w{3})$/;
