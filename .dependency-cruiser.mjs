@@ -20,7 +20,8 @@ export default {
     ...Object.entries(rooms).map(direction),
     {
       name: "ledger-is-pure",
-      comment: "the core does no I/O and reads no clock: it may use node:assert, node:crypto (hashing) and canonicalize only",
+      comment:
+        "the core does no I/O and reads no clock: it may use node:assert, node:crypto (hashing) and canonicalize only",
       severity: "error",
       from: { path: "^src/ledger/" },
       to: { pathNot: ["^src/ledger/", "^(node:)?(assert|crypto)$", "node_modules/canonicalize/"] },
