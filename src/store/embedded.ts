@@ -51,12 +51,14 @@ export async function openEmbedded(dataDir: string): Promise<Embedded> {
     const running = await runningPort(cluster);
     const port = running ?? (await start(binaries, account, home, cluster));
     const password = (await readFile(join(home, "postgres.password"), "utf8")).trim();
+    let stopped = false;
     const url = `postgres://ledger:${password}@127.0.0.1:${port}/postgres`;
     return {
       url,
       startedHere: running === null,
       stop: async () => {
-        if (running !== null || (await isInUse(url))) return;
+        if (stopped || running !== null || (await isInUse(url))) return;
+        stopped = true;
         await run(binaries.pg_ctl, ["stop", "-D", cluster, "-m", "fast", "-w"], { ...account, cwd: "/" });
       },
     };
@@ -65,7 +67,7 @@ export async function openEmbedded(dataDir: string): Promise<Embedded> {
 
 /** Another process of ours has attached to the server: it is left running for it, and found by whoever starts next. */
 async function isInUse(url: string): Promise<boolean> {
-  const sql = postgres(url, { max: 1, connect_timeout: 5, onnotice: () => {} });
+  const sql = postgres(url, { max: 1, connect_timeout: 5, fetch_types: false, onnotice: () => {} });
   try {
     const rows = await sql`
       select 1 from pg_stat_activity
