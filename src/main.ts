@@ -84,7 +84,7 @@ async function startOn(embedded: Embedded | null, config: Config, log: Logger): 
     config.channels.map(({ id, adapter, fingerprint }) => ({ id, provider: adapter.provider, fingerprint })),
   );
   const channels = openChannels(config);
-  const wake = createWake(database.sql);
+  const wake = createWake(database);
   const worker = config.role === "api" ? null : await startWorkerOf(config, database, channels, wake, log);
   const ready = readinessOf(database, worker);
   const api =

@@ -5,8 +5,10 @@ import type { Db, Schema } from "./schema.ts";
 
 export interface Database {
   readonly db: Db;
-  /** The driver itself: for LISTEN, which needs a connection of its own. */
+  /** The driver itself: for NOTIFY. */
   readonly sql: postgres.Sql;
+  /** A connection of its own, outside the pool: for LISTEN. The caller ends it. */
+  openListener(): postgres.Sql;
   close(): Promise<void>;
 }
 
@@ -23,8 +25,14 @@ export interface DatabaseOptions {
  * live ten minutes at most, and one that finds itself read-only (a demoted primary) is not used again.
  */
 export function openDatabase(options: DatabaseOptions): Database {
-  const sql = postgres(options.url, {
-    max: options.poolSize,
+  const sql = connect(options, options.poolSize);
+  const db = new Kysely<Schema>({ dialect: postgresDialect(sql) });
+  return { db, sql, openListener: () => connect(options, 1), close: () => sql.end({ timeout: 5 }) };
+}
+
+function connect(options: DatabaseOptions, connections: number): postgres.Sql {
+  return postgres(options.url, {
+    max: connections,
     prepare: false,
     // The look-up of array types at each connect is a query of the driver's own, whose failure nobody would handle.
     fetch_types: false,
@@ -36,8 +44,6 @@ export function openDatabase(options: DatabaseOptions): Database {
     connection: { application_name: options.applicationName },
     onnotice: () => {},
   });
-  const db = new Kysely<Schema>({ dialect: postgresDialect(sql) });
-  return { db, sql, close: () => sql.end({ timeout: 5 }) };
 }
 
 /**

@@ -51,7 +51,7 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
     for (const channel of ids) channels.get(channel)?.wake();
   };
   const sweeping = sweepLoop();
-  const unlisten = subscribe(deps.wake, (channel) => wake([channel]), log);
+  const unlisten = deps.wake?.listen((channel) => wake([channel]));
 
   async function sweepLoop(): Promise<void> {
     while (!stopping.signal.aborted) {
@@ -75,7 +75,7 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
       await Promise.all([...channels.values()].map((channel) => channel.stop(cutOff)));
       await settler.close(AbortSignal.timeout(LAST_WRITES_MS));
       await Promise.race([sweeping, pause(LAST_WRITES_MS, new AbortController().signal)]);
-      await unlisten();
+      await unlisten?.();
     },
   };
 }
@@ -90,16 +90,4 @@ async function replay(spool: Spool, settler: Settler, log: Logger): Promise<void
   const count = settled.filter((result) => result !== null).length;
   if (settled.length > 0)
     log.warn({ event: "spool.replayed", read: settled.length, count }, "verdicts written from the spool");
-}
-
-/** Listens in the background: a database that cannot LISTEN only makes wake-ups slower. */
-function subscribe(wake: Wake | null, onDue: (channel: string) => void, log: Logger): () => Promise<void> {
-  const subscribed = wake?.listen(onDue).catch((error: unknown) => {
-    log.warn({ event: "listen.failed", err: error }, "no wake-ups from other processes: polling only");
-    return null;
-  });
-  return async () => {
-    const unlisten = await Promise.race([subscribed, pause(1_000, new AbortController().signal)]);
-    await unlisten?.().catch(() => {});
-  };
 }

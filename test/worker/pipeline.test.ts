@@ -183,6 +183,22 @@ describe("doubtful answers", () => {
   });
 });
 
+test("while a provider stalls, no transaction is open and no row is locked", async () => {
+  telegram.script("1099", [{ do: "hang" }]);
+  const id = await postTelegram("1099");
+  await until(
+    () => callsTo(telegram, "1099").length,
+    (calls) => calls === 1,
+  );
+  const { rows } = await sql<{ state: string }>`
+    select state from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid() and xact_start < now() - interval '50 milliseconds'`.execute(
+    database.db,
+  );
+  expect(rows).toEqual([]);
+  await settles(database.db, id, "needs_attention");
+});
+
 describe("proven answers", () => {
   test("a refusal is failed after one call, with the provider's words", async () => {
     resend.script("bad@example.com", [resendError(422, "invalid_parameter", "no such domain")]);
