@@ -103,9 +103,17 @@ function plan(): Planned[] {
 
 const message = (channel: string) => (channel === "email" ? { subject: "s", text: "t" } : { text: "t" });
 
+/** TEST_POOLER=host:port puts a connection pooler (PgBouncer in transaction mode) between the service and its database. */
+function serviceDatabase(): string {
+  const url = new URL(database.url);
+  const pooler = process.env["TEST_POOLER"];
+  if (pooler) url.host = pooler;
+  return url.href;
+}
+
 function environment(): Record<string, string> {
   return {
-    DATABASE_URL: database.url,
+    DATABASE_URL: serviceDatabase(),
     RESEND_API_KEY: "re_proof_0123456789abcdef",
     RESEND_BASE_URL: resend.url,
     EMAIL_FROM: "Proof <proof@example.com>",
