@@ -6,7 +6,7 @@ import { page, type Step } from "../fakes/step.ts";
 import { BLOCKED, FLOOD, MIGRATED, openFakeTelegram, telegramError } from "../fakes/telegram.ts";
 import { type TestDatabase, testDatabase } from "../support/database.ts";
 import { tally, until } from "../support/pipeline.ts";
-import { api, type Service, startService } from "./service.ts";
+import { ADMIN_KEY, api, type Service, startService } from "./service.ts";
 
 const DELIVERIES = 1_000;
 const KILLS = 5;
@@ -101,7 +101,8 @@ function plan(): Planned[] {
   });
 }
 
-const message = (channel: string) => (channel === "email" ? { subject: "s", text: "t" } : { text: "t" });
+const message = (channel: string) =>
+  channel === "email" ? { subject: "a-subject-of-the-proof", text: "t" } : { text: "t" };
 
 /** TEST_POOLER=host:port puts a connection pooler (PgBouncer in transaction mode) between the service and its database. */
 function serviceDatabase(): string {
@@ -202,6 +203,16 @@ test("1,000 deliveries with every fault among them, the worker killed five times
   // Whatever was sent without an answer to show for it was either found out under the same key, or is in the queue.
   const unaccounted = rows.filter((row) => effects(row) === 1 && !["sent", "needs_attention"].includes(row.state));
   expect(unaccounted).toEqual([]);
+
+  // Neither the logs nor the ledger repeat a secret, the logs no recipient and no contents.
+  const logs = running.map((service) => service.output()).join("");
+  const { rows: errors } = await sql<{ text: string }>`
+    select coalesce(string_agg(error_message || error_code, ''), '') as text from attempts`.execute(database.db);
+  for (const secret of ["re_proof_", "proof-token", ADMIN_KEY]) {
+    expect(logs).not.toContain(secret);
+    expect(errors[0]?.text).not.toContain(secret);
+  }
+  expect(logs).not.toMatch(/user\d+@example\.com|a-subject-of-the-proof/);
 
   front.child.kill("SIGTERM");
   worker.child.kill("SIGTERM");
