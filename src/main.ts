@@ -54,7 +54,13 @@ async function run(config: Config): Promise<void> {
       stopping = true;
       log.info({ event: "process.stopping", signal }, "stopping: no new claims, what is under way is settled");
       setTimeout(() => process.exit(1), config.shutdownGraceMs + LAST_RESORT_MS).unref();
-      void stop().then(() => process.exit(0));
+      stop().then(
+        () => process.exit(0),
+        (error: unknown) => {
+          log.error({ event: "stop.failed", err: error }, "the service could not stop in order");
+          process.exit(1);
+        },
+      );
     });
   }
 }

@@ -6,7 +6,7 @@ import type { Settlement } from "../store/held.ts";
 import type { Db } from "../store/schema.ts";
 import { type Called, createCaller, type Ready } from "./call.ts";
 import { decideDue } from "./claim.ts";
-import { pause } from "./pause.ts";
+import { aborted, pause } from "./pause.ts";
 import type { Settler } from "./settle.ts";
 import { createWakeUp } from "./wake-up.ts";
 
@@ -38,6 +38,10 @@ export interface ChannelWorker {
   /** Stops claiming, waits for the calls under way; aborts them when `deadline` does. */
   stop(deadline: AbortSignal): Promise<void>;
 }
+
+const NEVER = new AbortController().signal;
+/** Within this time a call that was cut off has said so. */
+const CUT_OFF_MS = 500;
 
 const NOT_CALLED: Called = { outcome: ownOutcome("deferred", NEVER_CALLED), answer: null };
 
@@ -161,6 +165,10 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
     else log.info(line);
   }
 
+  async function allAnswered(): Promise<void> {
+    while (busy > 0 && deps.settler.held < busy) await slots.wait(50, NEVER);
+  }
+
   return {
     wake: due.wake,
     get inFlight() {
@@ -168,11 +176,13 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
     },
     async stop(deadline) {
       stopping.abort();
-      await loop;
-      const onDeadline = () => cutOff.abort();
-      if (deadline.aborted) onDeadline();
-      deadline.addEventListener("abort", onDeadline, { once: true });
-      while (busy > 0 && deps.settler.held < busy) await slots.wait(50, new AbortController().signal);
+      const late = aborted(deadline);
+      // A claim that waits for a database that is away must not hold up the rest.
+      await Promise.race([loop, late]);
+      void late.then(() => cutOff.abort());
+      // Calls that were cut off end at once; claims that wait to be frozen are left to their lease.
+      const patience = late.then(() => pause(CUT_OFF_MS, NEVER));
+      await Promise.race([allAnswered(), patience]);
     },
   };
 }

@@ -362,6 +362,37 @@ describe("shutdown", () => {
     expect(await openItem(database.db, slow)).toMatchObject({ reason: "cut_off" });
   });
 
+  test("with a database that hangs, the worker still ends in time, and the answers it holds are in the spool", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "ledger-spool-"));
+    const proxy = await openProxy(database.url);
+    const through = openDatabase({ url: proxy.url, poolSize: 4, applicationName: "test" });
+    const { account } = counting();
+    const hanging: Account = {
+      ...account,
+      wrap: (adapter) => ({
+        ...adapter,
+        async call(call) {
+          proxy.stall(true);
+          return await adapter.call(call);
+        },
+      }),
+    };
+    const worker = await work(through.db, [hanging], { spool: openSpool(folder) });
+    const id = await post();
+    await until(
+      () => stateOf(database.db, id),
+      ({ state }) => state === "claimed",
+    );
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    await worker.stop(2_500);
+    expect(await readdir(join(folder, "spool"))).toHaveLength(1);
+    const next = await work(database.db, [], { spool: openSpool(folder) });
+    expect(await stateOf(database.db, id)).toMatchObject({ state: "sent" });
+    await next.stop(1_000);
+    await proxy.close();
+    await through.close();
+  });
+
   test("a stopped worker claims nothing more", async () => {
     const { account, calls } = counting();
     const worker = await work(database.db, [account]);
