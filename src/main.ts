@@ -6,7 +6,6 @@ import type { ApiEnv, Readiness } from "./api/env.ts";
 import { type Config, readConfig } from "./config.ts";
 import { createLog } from "./log.ts";
 import { openAdapter, PROVIDERS } from "./providers/index.ts";
-import type { Adapter, Provider } from "./providers/provider.ts";
 import { registerChannels } from "./store/channels.ts";
 import { type Database, isConnectionError, openDatabase } from "./store/database.ts";
 import { type Embedded, openEmbedded } from "./store/embedded.ts";
@@ -14,10 +13,11 @@ import { ADMIN_PRODUCER, ensureAdminKey, ensureProducer } from "./store/keys.ts"
 import { migrate } from "./store/migrate.ts";
 import { databaseFaults } from "./store/readiness.ts";
 import { createWake, type Wake } from "./store/wake.ts";
+import type { ChannelSettings } from "./worker/channel.ts";
 import { openSpool } from "./worker/spool.ts";
 import { startWorker, type Worker } from "./worker/worker.ts";
 
-type Channels = ReadonlyMap<string, { readonly id: string; readonly provider: Provider; readonly adapter: Adapter }>;
+type Channels = ReadonlyMap<string, ChannelSettings>;
 
 /** A sweeper that has not finished a pass for this long is stuck. */
 const WORKER_STUCK_MS = 60_000;
@@ -87,7 +87,11 @@ async function startOn(embedded: Embedded | null, config: Config, log: Logger): 
   if (applied.length > 0) log.info({ event: "migrated", applied }, "the schema was brought up to date");
   await registerChannels(
     database.db,
-    config.channels.map(({ id, adapter, fingerprint }) => ({ id, provider: adapter.provider, fingerprint })),
+    config.channels.map(({ id, adapter, fingerprint }) => ({
+      id,
+      provider: adapter.provider,
+      fingerprint: config.role === "api" ? null : fingerprint,
+    })),
   );
   const channels = openChannels(config);
   const wake = createWake(database);
@@ -110,10 +114,10 @@ async function startOn(embedded: Embedded | null, config: Config, log: Logger): 
 
 function openChannels(config: Config): Channels {
   return new Map(
-    config.channels.map(({ id, adapter: settings }) => {
+    config.channels.map(({ id, adapter: settings, fingerprint }) => {
       const provider = PROVIDERS[settings.provider];
       if (!provider) throw new Error(`no provider ${settings.provider}`);
-      return [id, { id, provider, adapter: openAdapter(settings) }];
+      return [id, { id, provider, adapter: openAdapter(settings), credentials: fingerprint }];
     }),
   );
 }

@@ -13,7 +13,10 @@ export async function applyChannelEffects(tx: Transaction<Schema>, writes: reado
   }
 }
 
-/** Holds the channel until an operator resumes it, or for as long as the provider or its table says. A pause stands. */
+/**
+ * Holds the channel until an operator resumes it, or for as long as the provider or its table says. A pause stands. What a
+ * worker with other credentials than the current ones was told (a restart is under way) holds nobody.
+ */
 async function holdChannel(tx: Transaction<Schema>, { settlement, held }: Write): Promise<void> {
   const { reason, holdS } = settlement.outcome;
   await sql`
@@ -23,6 +26,7 @@ async function holdChannel(tx: Transaction<Schema>, { settlement, held }: Write)
         pause_note = ${settlement.answer?.message ?? null},
         paused_until = ledger_now() + ${holdS}::double precision * interval '1 second'
       where id = ${held.delivery.channel} and (paused_at is null or paused_until <= ledger_now())
+        and credential_fingerprint is not distinct from coalesce(${settlement.credentials}::text, credential_fingerprint)
       returning id
     )
     insert into events (type, producer_id, data)

@@ -30,11 +30,12 @@ const columns = sql`id, provider, paused_at as "pausedAt", paused_until as "paus
 
 /**
  * Makes the configured channels known to all replicas. A hold that the ledger put on a channel for its credentials ends
- * when the credentials have changed: putting the key right is what resumes it.
+ * when the credentials have changed: putting the key right is what resumes it. `fingerprint` null: this process calls no
+ * provider, and has no say about credentials.
  */
 export async function registerChannels(
   db: Db,
-  channels: readonly { readonly id: string; readonly provider: string; readonly fingerprint: string }[],
+  channels: readonly { readonly id: string; readonly provider: string; readonly fingerprint: string | null }[],
 ): Promise<void> {
   for (const { id, provider, fingerprint } of channels) {
     await sql`
@@ -44,6 +45,7 @@ export async function registerChannels(
     if (row?.provider !== provider) {
       throw new Error(`channel ${id} belongs to ${row?.provider}: give the account at ${provider} another id`);
     }
+    if (fingerprint === null) continue;
     await sql`
       with changed as (
         update channels set credential_fingerprint = ${fingerprint}

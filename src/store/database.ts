@@ -27,7 +27,7 @@ export interface DatabaseOptions {
 export function openDatabase(options: DatabaseOptions): Database {
   const sql = connect(options, options.poolSize);
   const db = new Kysely<Schema>({ dialect: postgresDialect(sql) });
-  return { db, sql, openListener: () => connect(options, 1), close: () => sql.end({ timeout: 5 }) };
+  return { db, sql, openListener: () => connect(options, 1), close: () => sql.end({ timeout: 1 }) };
 }
 
 function connect(options: DatabaseOptions, connections: number): postgres.Sql {

@@ -59,7 +59,12 @@ export async function openEmbedded(dataDir: string): Promise<Embedded> {
       stop: async () => {
         if (stopped || running !== null || (await isInUse(url))) return;
         stopped = true;
-        await run(binaries.pg_ctl, ["stop", "-D", cluster, "-m", "fast", "-w"], { ...account, cwd: "/" });
+        await run(binaries.pg_ctl, ["stop", "-D", cluster, "-m", "fast", "-w"], { ...account, cwd: "/" }).catch(
+          async (error: unknown) => {
+            // It had died already.
+            if ((await runningPort(cluster)) !== null) throw error;
+          },
+        );
       },
     };
   });

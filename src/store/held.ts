@@ -12,6 +12,8 @@ export interface Settlement {
   readonly number: AttemptNumber;
   readonly outcome: Outcome;
   readonly witness: Witness;
+  /** The credentials that were used, by their fingerprint; null when none were. */
+  readonly credentials: string | null;
   /** What was seen; null when no provider answered. */
   readonly answer: Pick<Answer, "phase" | "status" | "code" | "message"> | null;
 }

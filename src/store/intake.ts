@@ -34,7 +34,6 @@ export type Taken =
 interface Candidate extends Posted {
   readonly id: DeliveryId;
   readonly hash: Buffer;
-  readonly tooLate: boolean;
 }
 
 const keyOf = (posted: { producerId: string; name: string }): string => `${posted.producerId}/${posted.name}`;
@@ -44,27 +43,26 @@ const keyOf = (posted: { producerId: string; name: string }): string => `${poste
  * between two of one list, where the first wins.
  */
 export async function intake(db: Db, posted: readonly Posted[]): Promise<readonly Taken[]> {
-  const all = posted.map(candidate);
+  const all = posted.map((one): Candidate => ({ ...one, id: uuidv7() as DeliveryId, hash: requestHash(one.request) }));
   const firsts = new Map<string, Candidate>();
-  for (const one of all) if (!one.tooLate && !firsts.has(keyOf(one))) firsts.set(keyOf(one), one);
-  const inserted = firsts.size === 0 ? new Set<DeliveryId>() : await insertNew(db, [...firsts.values()]);
+  for (const one of all) if (!firsts.has(keyOf(one))) firsts.set(keyOf(one), one);
+  const inserted = await insertNew(db, [...firsts.values()]);
   const rest = all.filter(({ id }) => !inserted.has(id));
   const known = rest.length === 0 ? new Map<string, KnownRow>() : await readKnown(db, rest);
+  // Behind one that came too late, the next of its name is the first.
+  const behind = rest.filter((one) => !known.has(keyOf(one)) && firsts.get(keyOf(one)) !== one);
+  const later = behind.length === 0 ? [] : await intake(db, behind);
   return all.map((one) => {
     if (inserted.has(one.id)) return { kind: "accepted", id: one.id };
     const row = known.get(keyOf(one));
-    if (row) return answer(one, row);
-    if (one.tooLate) return { kind: "too_late", id: null };
-    throw new Error("a name was neither inserted nor found: retention took it in between");
+    return row ? answer(one, row) : (later[behind.indexOf(one)] ?? tooLate(one));
   });
 }
 
-const candidate = (one: Posted): Candidate => ({
-  ...one,
-  id: uuidv7() as DeliveryId,
-  hash: requestHash(one.request),
-  tooLate: one.expiresAt !== null && one.expiresAt.getTime() <= Date.now(),
-});
+function tooLate(one: Candidate): Taken {
+  if (one.expiresAt === null) throw new Error("a name was neither inserted nor found: retention took it in between");
+  return { kind: "too_late", id: null };
+}
 
 function answer(one: Candidate, row: KnownRow): Taken {
   if (!row.request_hash.equals(one.hash)) {
@@ -108,7 +106,7 @@ async function insertNew(db: Db, candidates: readonly Candidate[]): Promise<Read
         case when json_typeof(metadata) <> 'null' then metadata end, deliver_at, expires_at,
         greatest(deliver_at, ledger_now()), case when deliver_at > ledger_now() then 'scheduled' end
       from posted p
-      where not exists (
+      where (expires_at is null or expires_at > ledger_now()) and not exists (
         select from tombstones t where t.producer_id = p.producer_id and t.name = p.name and t.forget_at > ledger_now())
       order by producer_id, name collate "C"
       on conflict (producer_id, name) do nothing

@@ -14,6 +14,8 @@ export interface ChannelSettings {
   readonly id: string;
   readonly provider: Provider;
   readonly adapter: Adapter;
+  /** Fingerprint of the account's credentials. */
+  readonly credentials: string;
 }
 
 export interface ChannelWorkerDeps {
@@ -54,7 +56,10 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
   const cutOff = new AbortController();
   const due = createWakeUp();
   const slots = createWakeUp();
+  /** Claims held: slots that are taken until their attempt is settled. */
   let busy = 0;
+  /** Of those, the ones whose outcome is not known yet. */
+  let unanswered = 0;
   const loop = run();
 
   async function run(): Promise<void> {
@@ -80,6 +85,7 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
     const leaseHoldsUntil = deps.clock() + deps.leaseMs;
     const { claims, more } = await claim(limit);
     busy += claims.length;
+    unanswered += claims.length;
     const ready = await renderAll(claims);
     await freeze(ready);
     for (const one of ready) void deliver(one, leaseHoldsUntil);
@@ -105,7 +111,7 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
       try {
         ready.push({ claim: one, body: frozenBody ?? (await channel.adapter.render({ deliveryId, to, message })) });
       } catch {
-        void settle(one, { outcome: ownOutcome("refused", "unrenderable"), answer: null }).finally(release);
+        void conclude(one, { outcome: ownOutcome("refused", "unrenderable"), answer: null });
       }
     }
     return ready;
@@ -119,20 +125,23 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
     try {
       await freezeBodies(deps.db, fresh);
     } catch (error) {
-      for (const one of ready) void settle(one.claim, NOT_CALLED).finally(release);
+      for (const one of ready) void conclude(one.claim, NOT_CALLED);
       throw error;
     }
-  }
-
-  function release(): void {
-    busy -= 1;
-    slots.wake();
   }
 
   async function deliver(ready: Ready, leaseHoldsUntil: number): Promise<void> {
     const limits = { timeoutMs: deps.providerTimeoutMs, leaseHoldsUntil };
     const called = await call(ready, limits, cutOff.signal);
-    await settle(ready.claim, called).finally(release);
+    await conclude(ready.claim, called);
+  }
+
+  /** A claim of ours has its outcome; its slot is free when that is written. */
+  async function conclude(claim: Claim, called: Called): Promise<void> {
+    unanswered -= 1;
+    await settle(claim, called);
+    busy -= 1;
+    slots.wake();
   }
 
   async function settle(claim: Claim, { outcome, answer }: Called): Promise<void> {
@@ -144,6 +153,7 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
       number,
       outcome,
       witness: { source, by: deps.workerId },
+      credentials: channel.credentials,
       answer: answer && { phase: answer.phase, status: answer.status, code: answer.code, message: answer.message },
     };
     const settled = await deps.settler.settle(settlement);
@@ -166,7 +176,7 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
   }
 
   async function allAnswered(): Promise<void> {
-    while (busy > 0 && deps.settler.held < busy) await slots.wait(50, NEVER);
+    while (unanswered > 0) await pause(20, NEVER);
   }
 
   return {

@@ -26,8 +26,6 @@ export interface Settler {
    * of it; null when somebody else was first, or when the process ended before it could be written (it is in the spool).
    */
   settle(settlement: Settlement): Promise<Settled>;
-  /** Verdicts not yet written. */
-  readonly held: number;
   /** Waits for what is held, until `deadline` aborts; what cannot be written by then goes into the spool. */
   close(deadline: AbortSignal): Promise<void>;
 }
@@ -69,6 +67,10 @@ export function createSettler(db: Db, spool: Spool, log: Logger): Settler {
 
   async function settle(settlement: Settlement): Promise<Settled> {
     held.add(settlement);
+    if (giveUp.signal.aborted) {
+      await keep(settlement);
+      return null;
+    }
     let alone = false;
     for (let failures = 0; ; failures += 1) {
       try {
@@ -94,9 +96,6 @@ export function createSettler(db: Db, spool: Spool, log: Logger): Settler {
 
   return {
     settle,
-    get held() {
-      return held.size;
-    },
     async close(deadline) {
       const empty = new Promise<void>((resolve) => {
         emptied = resolve;

@@ -16,6 +16,7 @@ const presumedDead = ({ deliveryId, producerId, number }: ExpiredLease): Settlem
   number,
   outcome: ownOutcome("unknown", "lease_expired"),
   witness: { source: "lease" },
+  credentials: null,
   answer: null,
 });
 

@@ -29,7 +29,7 @@ export interface Worker {
 }
 
 /** Of the grace period, this much is kept for writing the verdicts of the calls that were cut off. */
-const LAST_WRITES_MS = 2_000;
+const LAST_WRITES_MS = 3_000;
 
 /** Starts one worker: a pipeline per channel and a sweeper. Any number of workers share one database without a leader. */
 export async function startWorker(deps: WorkerDeps): Promise<Worker> {
@@ -73,8 +73,8 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
       stopping.abort();
       const cutOff = AbortSignal.timeout(Math.max(0, graceMs - LAST_WRITES_MS));
       await Promise.all([...channels.values()].map((channel) => channel.stop(cutOff)));
-      await settler.close(AbortSignal.timeout(LAST_WRITES_MS));
-      await Promise.race([sweeping, pause(LAST_WRITES_MS, new AbortController().signal)]);
+      await settler.close(AbortSignal.timeout(1_500));
+      await Promise.race([sweeping, pause(200, new AbortController().signal)]);
       await unlisten?.();
     },
   };

@@ -92,6 +92,25 @@ describe("connections that are cut", () => {
   });
 });
 
+test("a connection lost in the middle of a result leaves nothing behind for the next one", async () => {
+  const own = openDatabase({ url: database.url, poolSize: 1, applicationName: "cut in the middle" });
+  const cut = sql`
+    select case when n = 200 then pg_terminate_backend(pg_backend_pid()) end, repeat('x', 5000), n
+    from generate_series(1, 300) as n`.execute(own.db);
+  await expect(cut).rejects.toThrow();
+  for (let i = 0; i < 3; i += 1) {
+    const rows = await sql<{ n: number }>`select n from generate_series(1, 3) as n`.execute(own.db).then(
+      (result) => result.rows,
+      (error: unknown) => {
+        expect(isConnectionError(error)).toBe(true);
+        return null;
+      },
+    );
+    if (rows) expect(rows.map(({ n }) => n)).toEqual([1, 2, 3]);
+  }
+  await own.close();
+});
+
 describe("a server that cannot be written to", () => {
   test("is not ready, and its connections are not used again; recovery needs no restart", async () => {
     const own = openDatabase({ url: database.url, poolSize: 2, applicationName: "demoted" });

@@ -93,6 +93,17 @@ test("the server of a process that was killed is attached to", async () => {
   );
 });
 
+test("stopping a server that has died already is no fault", async () => {
+  const embedded = await open();
+  const pid = Number((await readFile(join(folder, "data/postgres/postmaster.pid"), "utf8")).split("\n")[0]);
+  process.kill(pid, "SIGKILL");
+  await until(
+    () => readFile(`/proc/${pid}/stat`, "utf8").catch(() => null),
+    (text) => text === null || text.includes(") Z "),
+  );
+  await embedded.stop();
+});
+
 test("a server that another process of ours still uses is left running", async () => {
   const first = await open();
   const other = postgres(first.url, {

@@ -112,19 +112,14 @@ interface Post {
   readonly late: boolean;
 }
 
-/** What must become of a group, by the rules alone. `held`: the text that stands under each name. */
+/** What must become of a group, decided in order, by the rules alone. `held`: the text that stands under each name. */
 function expected(group: readonly Post[], held: Map<string, string>): string[] {
-  const firsts = new Set<Post>();
-  for (const post of group) {
-    if (post.late || held.has(post.name)) continue;
-    held.set(post.name, post.text);
-    firsts.add(post);
-  }
   return group.map((post) => {
-    if (firsts.has(post)) return "accepted";
-    // Who comes too late is answered from what its group left behind.
-    if (!held.has(post.name)) return "too_late";
-    return held.get(post.name) === post.text ? "known" : "reused";
+    const text = held.get(post.name);
+    if (text !== undefined) return text === post.text ? "known" : "reused";
+    if (post.late) return "too_late";
+    held.set(post.name, post.text);
+    return "accepted";
   });
 }
 

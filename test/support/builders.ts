@@ -100,11 +100,11 @@ export async function moveInTime(db: Db, deliveryId: DeliveryId, ms: number): Pr
   await db.transaction().execute(async (tx) => {
     await sql`set local session_replication_role = replica`.execute(tx);
     await sql`
-      update attempts set claimed_at = claimed_at - ${earlier}, lease_expires_at = lease_expires_at - ${earlier},
-        settled_at = settled_at - ${earlier} where delivery_id = ${deliveryId}`.execute(tx);
-    await sql`
       update deliveries set next_attempt_at = next_attempt_at - ${earlier}, accepted_at = accepted_at - ${earlier},
         deliver_at = deliver_at - ${earlier}, expires_at = expires_at - ${earlier}
       where id = ${deliveryId}`.execute(tx);
+    await sql`
+      update attempts set claimed_at = claimed_at - ${earlier}, lease_expires_at = lease_expires_at - ${earlier},
+        settled_at = settled_at - ${earlier} where delivery_id = ${deliveryId}`.execute(tx);
   });
 }

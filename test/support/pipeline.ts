@@ -6,10 +6,10 @@ import { pino } from "pino";
 import type { DeliveryId } from "../../src/ledger/delivery.ts";
 import { type AdapterSettings, openAdapter, PROVIDERS } from "../../src/providers/index.ts";
 import type { Adapter } from "../../src/providers/provider.ts";
+import { registerChannels } from "../../src/store/channels.ts";
 import type { Db } from "../../src/store/schema.ts";
 import { openSpool, type Spool } from "../../src/worker/spool.ts";
 import { startWorker, type Worker, type WorkerDeps } from "../../src/worker/worker.ts";
-import { channel } from "./builders.ts";
 
 export const silent = pino({ level: process.env["TEST_LOG_LEVEL"] ?? "silent" });
 
@@ -18,6 +18,7 @@ export interface Account {
   readonly settings: AdapterSettings;
   /** Stands between the worker and the adapter. */
   readonly wrap?: (adapter: Adapter) => Adapter;
+  readonly credentials?: string;
 }
 
 export const emailTo = (url: string, from = "Shop <shop@example.com>"): Account => ({
@@ -32,11 +33,11 @@ export const telegramTo = (url: string): Account => ({
 /** A worker with short times, on these accounts. */
 export async function work(db: Db, accounts: readonly Account[], more: Partial<WorkerDeps> = {}): Promise<Worker> {
   const channels = await Promise.all(
-    accounts.map(async ({ id, settings, wrap = (adapter) => adapter }) => {
+    accounts.map(async ({ id, settings, wrap = (adapter) => adapter, credentials = "one" }) => {
       const provider = PROVIDERS[settings.provider];
       if (!provider) throw new Error(settings.provider);
-      await channel(db, id, settings.provider);
-      return { id, provider, adapter: wrap(openAdapter(settings)) };
+      await registerChannels(db, [{ id, provider: settings.provider, fingerprint: credentials }]);
+      return { id, provider, adapter: wrap(openAdapter(settings)), credentials };
     }),
   );
   return await startWorker({

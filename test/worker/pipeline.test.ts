@@ -300,6 +300,28 @@ describe("refusals that concern the channel", () => {
     expect([...resend.received.values()].every((times) => times === 1)).toBe(true);
   });
 
+  test("a worker that still has the old key holds nobody; the hold ends when the key is put right", async () => {
+    const paused = () =>
+      database.db.selectFrom("channels").select("paused_at").where("id", "=", "email").executeTakeFirstOrThrow();
+    resend.accept(["re_right_key_of_the_shop"]);
+    const id = await postEmail("rolling@example.com");
+    await until(paused, (row) => row.paused_at !== null);
+    // A rolling restart: the new worker has the right key, the old one goes on a while.
+    const right = { ...emailTo(resend.url), credentials: "two" };
+    right.settings = { ...right.settings, apiKey: "re_right_key_of_the_shop" } as typeof right.settings;
+    const next = await work(database.db, [right], { concurrency: 1 });
+    expect(await paused()).toEqual({ paused_at: null });
+    await until(
+      async () => {
+        await nextRung(id);
+        return stateOf(database.db, id);
+      },
+      ({ state }) => state === "sent",
+    );
+    expect(await paused()).toEqual({ paused_at: null });
+    await next.stop(2_000);
+  });
+
   test("a used-up quota holds the channel for a time and burns no attempt", async () => {
     resend.always(DAILY_QUOTA);
     const id = await postEmail("quota@example.com");

@@ -70,6 +70,7 @@ const accepted = (claim: Claim, messageId = "m-1"): Settlement => ({
   number: claim.number,
   outcome: { ...ownOutcome("unknown", "accepted"), verdict: "accepted", providerMessageId: messageId },
   witness: { source: "answer", by: "dead" },
+  credentials: null,
   answer: { phase: "sent", status: 200, code: null, message: null },
 });
 
@@ -356,7 +357,7 @@ describe("shutdown", () => {
       () => tally(database.db),
       (states) => states["claimed"] === 2,
     );
-    await worker.stop(2_600);
+    await worker.stop(3_800);
     expect(await stateOf(database.db, quick)).toMatchObject({ state: "sent" });
     expect(await stateOf(database.db, slow)).toMatchObject({ state: "needs_attention" });
     expect(await openItem(database.db, slow)).toMatchObject({ reason: "cut_off" });
@@ -388,6 +389,30 @@ describe("shutdown", () => {
     expect(await readdir(join(folder, "spool"))).toHaveLength(1);
     const next = await work(database.db, [], { spool: openSpool(folder) });
     expect(await stateOf(database.db, id)).toMatchObject({ state: "sent" });
+    await next.stop(1_000);
+    await proxy.close();
+    await through.close();
+  });
+
+  test("with the database down, calls under way on one channel are waited for while another holds its verdicts", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "ledger-spool-"));
+    const proxy = await openProxy(database.url);
+    const through = openDatabase({ url: proxy.url, poolSize: 4, applicationName: "test" });
+    const quick: Account = { id: "sandbox", settings: { provider: "sandbox" } };
+    const slow: Account = { id: "slow", settings: { provider: "sandbox" } };
+    const worker = await work(through.db, [quick, slow], { spool: openSpool(folder), providerTimeoutMs: 10_000 });
+    await take(database.db, ...Array.from({ length: 4 }, (_, i) => ({ name: `q${i}`, recipient: "slow-150@sandbox" })));
+    const [late] = (await take(database.db, { channel: "slow", recipient: "slow-900@sandbox" })) as [DeliveryId];
+    await until(
+      () => tally(database.db),
+      (states) => states["claimed"] === 5,
+    );
+    proxy.away(true);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    await worker.stop(6_000);
+    const next = await work(database.db, [], { spool: openSpool(folder) });
+    expect(await tally(database.db)).toEqual({ sent: 5 });
+    expect(await stateOf(database.db, late)).toMatchObject({ state: "sent" });
     await next.stop(1_000);
     await proxy.close();
     await through.close();
