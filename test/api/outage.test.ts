@@ -154,12 +154,14 @@ test.each(["53100", "57014", "42501", "40001", "P0001"])(
   },
 );
 
-test("a database that can be read and not written to answers 503, and is not ready", async () => {
+test("a database that can be read and not written to is not ready, and answers 503 until there is one that can be", async () => {
   const { db, sql: driver, close } = openDatabase({ url: database.url, poolSize: 1, applicationName: "read-only" });
   const app = await openApp(db);
   await driver`set session characteristics as transaction read only`;
+  expect(await databaseFaults(db)).toEqual(["the database cannot be written to"]);
   expect((await app.post(email())).body).toMatchObject({ status: 503, type: "/problems/unavailable" });
-  expect(await databaseFaults(db)).not.toEqual([]);
+  // That connection was not used again.
+  expect((await app.post(email())).status).toBe(202);
   await close();
 });
 
