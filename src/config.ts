@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { z } from "zod";
-import type { AdapterSettings } from "./providers/index.ts";
+import { type AdapterSettings, PROVIDERS } from "./providers/index.ts";
 
 export const ROLES = ["all", "api", "worker"] as const;
 export const LOG_LEVELS = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
@@ -16,6 +16,8 @@ export interface ChannelConfig {
   readonly adapter: AdapterSettings;
   /** Tells when the credentials have changed, without telling them. */
   readonly fingerprint: string;
+  /** Any of them signs the channel's webhooks. */
+  readonly webhookSecrets: readonly string[];
 }
 
 export interface Config {
@@ -56,10 +58,21 @@ const http = (name: string) => url(name, ["http:", "https:"]).transform((text) =
 
 const resendKey = (name: string) =>
   z.string().regex(/^[\x21-\x7e]+$/, `${name} must be printable ASCII without spaces`);
-const botToken = (name: string) =>
+const botTokenForm = (name: string) =>
   z.string().regex(/^\d{1,20}:[A-Za-z0-9_-]{1,100}$/, `${name} must look like 123456:ABC…, as BotFather gave it`);
 const sender = (name: string) =>
   z.string().regex(/^[^\r\n\0]{3,320}$/, `${name} must be one line: an address, or Name <address>`);
+
+/** One secret, or several while they are rotated, separated by commas. */
+const secrets = (name: string, provider: string) =>
+  z.string().transform((text, context) => {
+    const all = text.split(",");
+    for (const secret of all) {
+      const fault = PROVIDERS[provider]?.webhooks?.secretFault(secret);
+      if (fault) context.addIssue({ code: "custom", message: `${name} ${fault}` });
+    }
+    return all;
+  });
 
 const environment = z
   .object({
@@ -72,9 +85,11 @@ const environment = z
     LEDGER_ADMIN_KEY: z.string().min(16, "LEDGER_ADMIN_KEY must have at least 16 characters").max(512).optional(),
     RESEND_API_KEY: resendKey("RESEND_API_KEY").optional(),
     RESEND_BASE_URL: http("RESEND_BASE_URL").optional(),
+    RESEND_WEBHOOK_SECRET: secrets("RESEND_WEBHOOK_SECRET", "resend").default([]),
     EMAIL_FROM: sender("EMAIL_FROM").optional(),
-    TELEGRAM_BOT_TOKEN: botToken("TELEGRAM_BOT_TOKEN").optional(),
+    TELEGRAM_BOT_TOKEN: botTokenForm("TELEGRAM_BOT_TOKEN").optional(),
     TELEGRAM_API_ROOT: http("TELEGRAM_API_ROOT").optional(),
+    TELEGRAM_WEBHOOK_SECRET: secrets("TELEGRAM_WEBHOOK_SECRET", "telegram").default([]),
     SANDBOX: z.enum(["on", "off"], { error: "SANDBOX must be on or off" }).optional(),
     CHANNELS_FILE: z.string().optional(),
     PROVIDER_TIMEOUT_MS: whole("PROVIDER_TIMEOUT_MS", 100, 600_000).default(30_000),
@@ -106,6 +121,7 @@ const channelEntry = z.discriminatedUnion("provider", [
     id: channelId,
     provider: z.literal("resend"),
     api_key_env: z.string(),
+    webhook_secret_env: z.string().optional(),
     base_url: http("base_url").optional(),
     from: sender("from").optional(),
   }),
@@ -113,6 +129,7 @@ const channelEntry = z.discriminatedUnion("provider", [
     id: channelId,
     provider: z.literal("telegram"),
     bot_token_env: z.string(),
+    webhook_secret_env: z.string().optional(),
     api_root: http("api_root").optional(),
   }),
   z.strictObject({ id: channelId, provider: z.literal("sandbox") }),
@@ -155,9 +172,10 @@ export function readConfig(env: Environment): { ok: true; config: Config } | { o
   return { ok: true, config };
 }
 
-const channelOf = (id: string, adapter: AdapterSettings): ChannelConfig => ({
+const channelOf = (id: string, adapter: AdapterSettings, webhookSecrets: readonly string[] = []): ChannelConfig => ({
   id,
   adapter,
+  webhookSecrets,
   fingerprint: createHash("sha256").update(credential(adapter)).digest("hex").slice(0, 16),
 });
 
@@ -178,21 +196,29 @@ function ownChannels(env: z.infer<typeof environment>): ChannelConfig[] {
   const channels: ChannelConfig[] = [];
   if (env.RESEND_API_KEY !== undefined) {
     channels.push(
-      channelOf("email", {
-        provider: "resend",
-        apiKey: env.RESEND_API_KEY,
-        ...(env.RESEND_BASE_URL !== undefined && { baseUrl: env.RESEND_BASE_URL }),
-        ...(env.EMAIL_FROM !== undefined && { from: env.EMAIL_FROM }),
-      }),
+      channelOf(
+        "email",
+        {
+          provider: "resend",
+          apiKey: env.RESEND_API_KEY,
+          ...(env.RESEND_BASE_URL !== undefined && { baseUrl: env.RESEND_BASE_URL }),
+          ...(env.EMAIL_FROM !== undefined && { from: env.EMAIL_FROM }),
+        },
+        env.RESEND_WEBHOOK_SECRET,
+      ),
     );
   }
   if (env.TELEGRAM_BOT_TOKEN !== undefined) {
     channels.push(
-      channelOf("telegram", {
-        provider: "telegram",
-        botToken: env.TELEGRAM_BOT_TOKEN,
-        ...(env.TELEGRAM_API_ROOT !== undefined && { apiRoot: env.TELEGRAM_API_ROOT }),
-      }),
+      channelOf(
+        "telegram",
+        {
+          provider: "telegram",
+          botToken: env.TELEGRAM_BOT_TOKEN,
+          ...(env.TELEGRAM_API_ROOT !== undefined && { apiRoot: env.TELEGRAM_API_ROOT }),
+        },
+        env.TELEGRAM_WEBHOOK_SECRET,
+      ),
     );
   }
   const sandbox = env.SANDBOX ?? (env.DATABASE_URL === undefined ? "on" : "off");
@@ -215,31 +241,31 @@ function fileChannels(path: string | undefined, env: Environment, faults: string
     faults.push(...parsed.error.issues.map(({ path: at, message }) => `CHANNELS_FILE at /${at.join("/")}: ${message}`));
     return [];
   }
-  const secret = (name: string, form: (name: string) => z.ZodType<string>): string => {
-    const value = env[name];
-    if (value === undefined) faults.push(`CHANNELS_FILE names ${name}, which is not set`);
-    else
-      faults.push(
-        ...(form(name)
-          .safeParse(value)
-          .error?.issues.map(({ message }) => message) ?? []),
-      );
-    return value ?? "";
+  const value = <T>(name: string, form: (name: string) => z.ZodType<T>): T | null => {
+    const given = env[name];
+    const parsed = given === undefined ? null : form(name).safeParse(given);
+    if (parsed === null) faults.push(`CHANNELS_FILE names ${name}, which is not set`);
+    else if (!parsed.success) faults.push(...parsed.error.issues.map(({ message }) => message));
+    return parsed?.success ? parsed.data : null;
   };
   return parsed.data.map((entry) => {
     if (entry.provider === "sandbox") return channelOf(entry.id, { provider: "sandbox" });
+    const { webhook_secret_env: hook } = entry;
+    const webhookSecrets = hook === undefined ? [] : (value(hook, (name) => secrets(name, entry.provider)) ?? []);
     if (entry.provider === "telegram") {
       const { api_root: apiRoot } = entry;
-      const token = secret(entry.bot_token_env, botToken);
-      return channelOf(entry.id, { provider: "telegram", botToken: token, ...(apiRoot !== undefined && { apiRoot }) });
+      const botToken = value(entry.bot_token_env, botTokenForm) ?? "";
+      const settings = { provider: "telegram", botToken, ...(apiRoot !== undefined && { apiRoot }) } as const;
+      return channelOf(entry.id, settings, webhookSecrets);
     }
     const { base_url: baseUrl, from } = entry;
-    return channelOf(entry.id, {
+    const settings = {
       provider: "resend",
-      apiKey: secret(entry.api_key_env, resendKey),
+      apiKey: value(entry.api_key_env, resendKey) ?? "",
       ...(baseUrl !== undefined && { baseUrl }),
       ...(from !== undefined && { from }),
-    });
+    } as const;
+    return channelOf(entry.id, settings, webhookSecrets);
   });
 }
 
@@ -250,7 +276,7 @@ function secretsOf(
 ): string[] {
   const password = databaseUrl === undefined ? "" : new URL(databaseUrl).password;
   return [
-    ...channels.map(({ adapter }) => credential(adapter)),
+    ...channels.flatMap(({ adapter, webhookSecrets }) => [credential(adapter), ...webhookSecrets]),
     adminKey ?? "",
     password,
     decodeURIComponent(password),

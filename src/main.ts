@@ -2,7 +2,7 @@ import { type ServerType, serve } from "@hono/node-server";
 import type { Hono } from "hono";
 import type { Logger } from "pino";
 import { createApi, createHealthApi, SERVER_TIMEOUTS } from "./api/app.ts";
-import type { ApiEnv, Readiness } from "./api/env.ts";
+import type { ApiChannel, ApiEnv, Readiness } from "./api/env.ts";
 import { type Config, readConfig } from "./config.ts";
 import { createLog } from "./log.ts";
 import { openAdapter, PROVIDERS } from "./providers/index.ts";
@@ -17,7 +17,7 @@ import type { ChannelSettings } from "./worker/channel.ts";
 import { openSpool } from "./worker/spool.ts";
 import { startWorker, type Worker } from "./worker/worker.ts";
 
-type Channels = ReadonlyMap<string, ChannelSettings>;
+type Channels = ReadonlyMap<string, ChannelSettings & ApiChannel>;
 
 /** A sweeper that has not finished a pass for this long is stuck. */
 const WORKER_STUCK_MS = 60_000;
@@ -114,10 +114,11 @@ async function startOn(embedded: Embedded | null, config: Config, log: Logger): 
 
 function openChannels(config: Config): Channels {
   return new Map(
-    config.channels.map(({ id, adapter: settings, fingerprint }) => {
+    config.channels.map(({ id, adapter: settings, fingerprint, webhookSecrets }) => {
       const provider = PROVIDERS[settings.provider];
       if (!provider) throw new Error(`no provider ${settings.provider}`);
-      return [id, { id, provider, adapter: openAdapter(settings), credentials: fingerprint }];
+      const adapter = openAdapter(settings);
+      return [id, { id, provider, adapter, credentials: fingerprint, webhookSecrets, canLookUp: false }];
     }),
   );
 }

@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { Hono, type MiddlewareHandler } from "hono";
 import { isConflict, isConnectionError } from "../store/database.ts";
-import { createAuthenticate, requireScope } from "./auth.ts";
+import { attentionHandlers } from "./attention.ts";
+import { type Authenticate, createAuthenticate, requireScope } from "./auth.ts";
 import { channelHandlers } from "./channels.ts";
 import { deliveryHandlers } from "./deliveries.ts";
 import { mountDocs } from "./docs.ts";
@@ -10,7 +11,11 @@ import { keyHandlers } from "./keys.ts";
 import { boundPatience, inTime, unavailable } from "./patience.ts";
 import { Problem } from "./problem.ts";
 import { getProviders } from "./providers.ts";
-import { type OperationId, ROUTES, type Route } from "./routes.ts";
+import { receiptHandlers } from "./receipts.ts";
+import { createReceive } from "./receive.ts";
+import { type OperationId, ROUTES } from "./routes/index.ts";
+import type { Route } from "./routes/route.ts";
+import { webhookHandlers } from "./webhooks.ts";
 
 /** For the HTTP server: a body or a head that does not arrive in time ends the connection. Milliseconds. */
 export const SERVER_TIMEOUTS = { headersTimeout: 15_000, requestTimeout: 30_000, keepAliveTimeout: 65_000 } as const;
@@ -25,21 +30,30 @@ export function createApi(deps: ApiDeps): Hono<ApiEnv> {
   app.onError((error, context) => answerProblem(error, context, deps));
   app.notFound((context) => answerProblem(nothingAt(context), context, deps));
 
+  const receive = createReceive(deps.db);
   const handlers: Record<OperationId, Handler> = {
     ...deliveryHandlers(deps),
     ...channelHandlers(deps),
+    ...attentionHandlers(deps),
+    ...receiptHandlers(deps, receive),
+    ...webhookHandlers(deps, receive),
     ...keyHandlers(deps),
     ...healthHandlers(deps),
     getProviders,
   };
   const authenticate = createAuthenticate(deps.db, deps.admin);
   for (const [operationId, { method, path, scope }] of Object.entries<Route>(ROUTES)) {
-    const guards = scope === "public" ? [] : [boundPatience, requireScope(authenticate, scope)];
+    const guards = guardsOf(scope, authenticate);
     app.on([method.toUpperCase()], [honoPath(path)], ...guards, handlers[operationId as OperationId]);
   }
   mountDocs(app);
   refuseOtherMethods(app);
   return app;
+}
+
+function guardsOf(scope: Route["scope"], authenticate: Authenticate): MiddlewareHandler<ApiEnv>[] {
+  if (scope === "public") return [];
+  return scope === "signature" ? [boundPatience] : [boundPatience, requireScope(authenticate, scope)];
 }
 
 /** Liveness and readiness alone: what a worker without an API answers. */

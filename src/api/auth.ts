@@ -1,19 +1,20 @@
 import { timingSafeEqual } from "node:crypto";
 import type { MiddlewareHandler } from "hono";
+import type { ProducerId } from "../ledger/delivery.ts";
 import { findPrincipals, hashKey, type Principal, SCOPES, type Scope } from "../store/keys.ts";
 import type { Db } from "../store/schema.ts";
-import type { AdminKey, ApiEnv } from "./env.ts";
+import type { AdminKey, ApiContext, ApiEnv } from "./env.ts";
 import { groupRequests } from "./patience.ts";
 import { Problem } from "./problem.ts";
+
+/** The principal behind an Authorization header. Rejects with a problem. */
+export type Authenticate = (authorization: string | undefined) => Promise<Principal>;
 
 /**
  * Who is calling? `Authorization: Bearer <api key>`. Looked up for every request, so that a revoked key is refused at once;
  * concurrent requests share a statement.
  */
-export function createAuthenticate(
-  db: Db,
-  admin: AdminKey | null,
-): (authorization: string | undefined) => Promise<Principal> {
+export function createAuthenticate(db: Db, admin: AdminKey | null): Authenticate {
   const adminHash = admin && hashKey(admin.key);
   const find = groupRequests((hashes: readonly Buffer[]) => findPrincipals(db, hashes));
 
@@ -35,10 +36,7 @@ const unauthorized = (detail: string): Problem =>
   new Problem("unauthorized", detail, { headers: { "www-authenticate": 'Bearer realm="delivery-ledger"' } });
 
 /** `scope` null: any valid key. */
-export function requireScope(
-  authenticate: (authorization: string | undefined) => Promise<Principal>,
-  scope: Scope | null,
-): MiddlewareHandler<ApiEnv> {
+export function requireScope(authenticate: Authenticate, scope: Scope | null): MiddlewareHandler<ApiEnv> {
   return async (context, next) => {
     const principal = await authenticate(context.req.header("authorization"));
     if (scope !== null && !principal.scopes.includes(scope)) {
@@ -47,4 +45,10 @@ export function requireScope(
     context.set("principal", principal);
     await next();
   };
+}
+
+/** Whose things the key sees; null: everybody's. */
+export function visibleTo(context: ApiContext): ProducerId | null {
+  const { seesAll, producerId } = context.get("principal");
+  return seesAll ? null : producerId;
 }

@@ -5,12 +5,13 @@ import { cancelDelivery } from "../store/cancel.ts";
 import { findProviders } from "../store/channels.ts";
 import { type DeliveryRow, findDelivery, listAttempts, listDeliveries, readTimeline } from "../store/deliveries.ts";
 import { type Accepted, createAccept } from "./accept.ts";
+import { visibleTo } from "./auth.ts";
 import { type OpenChannel, readDelivery } from "./delivery-request.ts";
 import { attemptView, deliveryView } from "./delivery-view.ts";
 import type { ApiContext, ApiDeps, Handler } from "./env.ts";
 import { instant } from "./instant.ts";
 import { readJsonBody } from "./json.ts";
-import { cursor, limit, readCursor, readQuery, writeCursor } from "./list.ts";
+import { cursor, limit, readCursor, readQuery, wanted, writeCursor } from "./list.ts";
 import { invalid, Problem, type ProblemBody, pointerOf } from "./problem.ts";
 import type * as schemas from "./schemas.ts";
 
@@ -18,14 +19,6 @@ const MAX_BATCH = 1_000;
 const TERMINAL = new Set(["sent", "failed", "cancelled", "expired", "suppressed"]);
 
 const at = instant.transform((text) => new Date(text));
-/** Text to compare with: what no row can hold is refused. */
-const wanted = (max: number) =>
-  z
-    .string()
-    .min(1)
-    .max(max)
-    .refine((text) => text.isWellFormed() && !text.includes("\0"), "must be text that can be stored");
-
 export const listQuery = z.strictObject({
   name: wanted(1_024).optional(),
   state: z.enum(STATES).optional(),
@@ -167,12 +160,6 @@ function producerOf(context: ApiContext): ProducerId {
   const { producerId } = context.get("principal");
   if (producerId === null) throw new Problem("forbidden", "an operator's key belongs to no producer and cannot post");
   return producerId;
-}
-
-/** Whose deliveries the key sees; null: everybody's. */
-function visibleTo(context: ApiContext): ProducerId | null {
-  const { seesAll, producerId } = context.get("principal");
-  return seesAll ? null : producerId;
 }
 
 function headerName(context: ApiContext): string | null {

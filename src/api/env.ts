@@ -32,10 +32,19 @@ export type Handler = (context: ApiContext) => Promise<Response> | Response;
 
 export type Readiness = { readonly ok: true } | { readonly ok: false; readonly faults: readonly string[] };
 
+export interface ApiChannel {
+  readonly provider: Provider;
+  readonly adapter: Adapter;
+  /** Any of them signs the channel's webhooks; none: it takes no webhooks. */
+  readonly webhookSecrets: readonly string[];
+  /** The provider is asked what became of a doubtful message before a person is. */
+  readonly canLookUp: boolean;
+}
+
 export interface ApiDeps {
   readonly db: Db;
   /** The channels for which this process has credentials. */
-  readonly channels: ReadonlyMap<string, { readonly provider: Provider; readonly adapter: Adapter }>;
+  readonly channels: ReadonlyMap<string, ApiChannel>;
   readonly admin: AdminKey | null;
   readonly maxBodyBytes: number;
   /** Something may be due on these channels. */

@@ -11,13 +11,8 @@ const MAX_DEPTH = 64;
  * repeated keys (RFC 8259, section 4: parsers disagree on them), too many levels, and numbers that a double cannot hold.
  */
 export async function readJsonBody(context: ApiContext, maxBytes: number): Promise<unknown> {
-  const request = context.req.raw;
-  const clock = context.get("clock");
-  checkMediaType(request.headers);
-  clock.stand();
-  const bytes = await readBytes(request, maxBytes);
-  clock.run();
-  return parseJson(bytes);
+  checkMediaType(context.req.raw.headers);
+  return parseJson(await readBody(context, maxBytes));
 }
 
 function checkMediaType(headers: Headers): void {
@@ -32,6 +27,15 @@ function checkMediaType(headers: Headers): void {
   }
   const encoding = headers.get("content-encoding")?.trim().toLowerCase() ?? "identity";
   if (encoding !== "identity") throw new Problem("unsupported-media-type", "the body must not be compressed");
+}
+
+/** A request's bytes; the limit holds while reading. The patience of the request stands meanwhile: that is the caller's time. */
+export async function readBody(context: ApiContext, maxBytes: number): Promise<Uint8Array> {
+  const clock = context.get("clock");
+  clock.stand();
+  const bytes = await readBytes(context.req.raw, maxBytes);
+  clock.run();
+  return bytes;
 }
 
 async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {

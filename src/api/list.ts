@@ -31,10 +31,33 @@ export function readQuery<S extends z.ZodType>(context: ApiContext, schema: S): 
 /** An opaque cursor: which list, and the id of the last row of the page. */
 export const writeCursor = (list: string, id: string): string => Buffer.from(`${list}:${id}`).toString("base64url");
 
+const foreign = () => new Problem("invalid-cursor", "the cursor is not one of this list");
+
 export function readCursor(cursor: string, list: string): string {
   const [of, id] = Buffer.from(cursor, "base64url").toString("latin1").split(":");
-  if (of !== list || !z.uuid().safeParse(id).success || writeCursor(list, id ?? "") !== cursor) {
-    throw new Problem("invalid-cursor", "the cursor is not one of this list");
-  }
+  if (of !== list || !z.uuid().safeParse(id).success || writeCursor(list, id ?? "") !== cursor) throw foreign();
   return id ?? "";
 }
+
+/** Likewise for a list in the order of time: the time of the last row, and its id for those with the same. */
+export const writeTimeCursor = (list: string, at: Date, id: string): string =>
+  Buffer.from(`${list}:${at.getTime()}:${id}`).toString("base64url");
+
+export function readTimeCursor(cursor: string, list: string): { at: Date; id: string } {
+  const [of, ms, id] = Buffer.from(cursor, "base64url").toString("latin1").split(":");
+  const at = new Date(/^\d{1,15}$/.test(ms ?? "") ? Number(ms) : Number.NaN);
+  if (of !== list || Number.isNaN(at.getTime()) || !z.uuid().safeParse(id).success) throw foreign();
+  if (writeTimeCursor(list, at, id ?? "") !== cursor) throw foreign();
+  return { at, id: id ?? "" };
+}
+
+/** `true` or `false` in a query. */
+export const flag = z.enum(["true", "false"], "must be true or false").transform((text) => text === "true");
+
+/** Text to compare with: what no row can hold is refused. */
+export const wanted = (max: number) =>
+  z
+    .string()
+    .min(1)
+    .max(max)
+    .refine((text) => text.isWellFormed() && !text.includes("\0"), "must be text that can be stored");

@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { PROBLEMS, type ProblemType } from "./problem.ts";
-import { ROUTES, type Route, TAGS } from "./routes.ts";
+import { ROUTES } from "./routes/index.ts";
+import { type Route, TAGS } from "./routes/route.ts";
 import * as schemas from "./schemas.ts";
 
 const DESCRIPTION = `One message, one recipient, one stable name: sent once, or visibly not sent, or visibly unknown.
@@ -32,14 +33,16 @@ export function openapiDocument() {
   });
 }
 
+const hasKey = ({ scope }: Route): boolean => scope !== "public" && scope !== "signature";
+
 function operation(operationId: string, route: Route): ZodOpenApiOperationObject {
   const parameters = [...route.path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => [name, z.string()]);
   return {
     operationId,
     tags: [route.tag],
     summary: route.summary,
-    ...(typeof route.scope === "string" && route.scope !== "public" && { description: `Scope \`${route.scope}\`.` }),
-    ...(route.scope === "public" && { security: [] }),
+    ...(hasKey(route) && route.scope !== null && { description: `Scope \`${route.scope}\`.` }),
+    ...(!hasKey(route) && { security: [] }),
     requestParams: {
       ...(parameters.length > 0 && { path: z.object(Object.fromEntries(parameters)) }),
       ...(route.query && { query: route.query }),
@@ -70,8 +73,7 @@ function answers(route: Route): ZodOpenApiOperationObject["responses"] {
 
 /** The problems of a route by status; every route with a key has the key's, and every route can fail. */
 function problems(route: Route): ZodOpenApiOperationObject["responses"] {
-  const always: ProblemType[] =
-    route.scope === "public" ? [] : ["unauthorized", "forbidden", "unavailable", "internal"];
+  const always: ProblemType[] = !hasKey(route) ? [] : ["unauthorized", "forbidden", "unavailable", "internal"];
   const byStatus = Object.groupBy(new Set([...route.problems, ...always]), (type) => String(PROBLEMS[type].status));
   const entries = Object.entries(byStatus).map(([status, types = []]) => [
     status,

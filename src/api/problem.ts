@@ -22,6 +22,11 @@ export const PROBLEMS = {
   },
   unauthorized: { status: 401, title: "A valid API key is needed", meaning: "Authorization: Bearer <api key>." },
   forbidden: { status: 403, title: "The API key may not do this", meaning: "It lacks the scope, or is an operator's." },
+  "invalid-signature": {
+    status: 401,
+    title: "The webhook is not signed by the provider",
+    meaning: "No signature, a wrong or old one, or the channel has no webhook secret.",
+  },
   "not-found": { status: 404, title: "There is no such thing", meaning: "Or it is another producer's." },
   "method-not-allowed": { status: 405, title: "This method is not allowed here", meaning: "See the Allow header." },
   "already-claimed": {
@@ -35,6 +40,21 @@ export const PROBLEMS = {
     title: "It may have been sent",
     meaning: "Cancelling would say that nothing was sent; nobody knows that.",
   },
+  "already-resolved": {
+    status: 409,
+    title: "Somebody was first",
+    meaning: "resolution says what was done, by whom and when.",
+  },
+  "not-possible": {
+    status: 409,
+    title: "The action is not possible now",
+    meaning: "GET /v1/attention/{id} lists the ones that are.",
+  },
+  "count-mismatch": {
+    status: 409,
+    title: "The filter names another number of items",
+    meaning: "Nothing was resolved; actual_count says how many there are.",
+  },
   "body-too-large": { status: 413, title: "The body is too large", meaning: "The limit is MAX_BODY_BYTES." },
   "unsupported-media-type": {
     status: 415,
@@ -45,6 +65,11 @@ export const PROBLEMS = {
     status: 422,
     title: "The request is not valid",
     meaning: "errors names each field and what is wrong with it.",
+  },
+  "duplicate-risk": {
+    status: 422,
+    title: "It may send a second message",
+    meaning: "Give acknowledge_duplicate_risk: true if that is accepted.",
   },
   "name-reused": {
     status: 422,
@@ -76,6 +101,8 @@ export interface ProblemBody {
   readonly detail: string;
   readonly instance?: string;
   readonly errors?: readonly Fault[];
+  /** Members of this type of problem alone (RFC 9457, section 3.2). */
+  readonly [extension: string]: unknown;
 }
 
 /** Thrown by a handler to answer with a problem. */
@@ -83,17 +110,23 @@ export class Problem extends Error {
   readonly type: ProblemType;
   readonly errors: readonly Fault[] | undefined;
   readonly headers: Readonly<Record<string, string>>;
+  readonly extensions: Readonly<Record<string, unknown>>;
 
   constructor(
     type: ProblemType,
     detail: string,
-    more: { errors?: readonly Fault[]; headers?: Readonly<Record<string, string>> } = {},
+    more: {
+      errors?: readonly Fault[];
+      headers?: Readonly<Record<string, string>>;
+      extensions?: Readonly<Record<string, unknown>>;
+    } = {},
   ) {
     super(detail);
     this.name = "Problem";
     this.type = type;
     this.errors = more.errors;
     this.headers = more.headers ?? {};
+    this.extensions = more.extensions ?? {};
   }
 
   get status(): number {
@@ -110,6 +143,7 @@ export class Problem extends Error {
       detail: this.message,
       ...(instance !== undefined && { instance }),
       ...(this.errors !== undefined && { errors: this.errors }),
+      ...this.extensions,
     };
   }
 }

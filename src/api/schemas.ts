@@ -5,10 +5,10 @@ import { ADMIN_PRODUCER, SCOPES } from "../store/keys.ts";
 
 /** The shapes of the answers: what openapi.yaml says, and what the tests hold the service to. */
 
-const time = z.iso.datetime({ precision: 3 }).meta({ description: "RFC 3339, UTC, milliseconds" });
+export const time = z.iso.datetime({ precision: 3 }).meta({ description: "RFC 3339, UTC, milliseconds" });
 
 /** A caller's own words. */
-const storable = (max: number) =>
+export const storable = (max: number) =>
   z
     .string()
     .min(1)
@@ -23,6 +23,11 @@ export const problem = z
     detail: z.string(),
     instance: z.string().optional(),
     errors: z.array(z.strictObject({ pointer: z.string(), detail: z.string() })).optional(),
+    resolution: z
+      .strictObject({ action: z.string(), by: z.string(), at: time, note: z.string().nullable() })
+      .optional()
+      .meta({ description: "with already-resolved: what won" }),
+    actual_count: z.int().optional().meta({ description: "with count-mismatch" }),
   })
   .meta({ id: "Problem", description: "RFC 9457" });
 

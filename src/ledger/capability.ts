@@ -80,6 +80,9 @@ export interface Capability {
   readonly limits: Limits;
 }
 
+/** The table of a provider, by its name. */
+export type CapabilityOf = (provider: string) => Capability;
+
 /** Facts about a call that its answer alone does not tell. */
 export interface CallContext {
   readonly acceptedMeanwhile: boolean;

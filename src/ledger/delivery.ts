@@ -52,6 +52,15 @@ export const ON_UNKNOWN = ["attention", "resend"] as const;
 /** What a producer prefers where an outcome is unknown and no repeat is safe: a gap (`attention`) or a duplicate (`resend`). */
 export type OnUnknown = (typeof ON_UNKNOWN)[number];
 
+/** What a person can do about an attention item. */
+export const ACTIONS = ["mark_sent", "resend_same_key", "resend", "abandon"] as const;
+export type Action = (typeof ACTIONS)[number];
+/** How an attention item ended: by a person's action, or by evidence. */
+export type Resolution = Action | "evidence";
+
+/** Under which key a ladder begins: every ladder after the first was begun by a person. */
+export type LadderKey = "fresh" | "same";
+
 /**
  * Which states may follow which. `sent`, `cancelled`, `expired` and `suppressed` are final; evidence and operators may
  * still move `failed` and `needs_attention`. The database enforces the same table (trigger `deliveries_guard`).
@@ -70,6 +79,8 @@ export const TRANSITIONS: Readonly<Record<State, readonly State[]>> = {
 /** One settled attempt, as far as the next decision needs it. */
 export interface SettledAttempt {
   readonly number: AttemptNumber;
+  /** Four attempts at most a ladder; a person's resend starts the next one, from 1. */
+  readonly ladder: number;
   /** The idempotency key's suffix: attempts with one generation share one key. */
   readonly generation: number;
   readonly claimedAt: Millis;

@@ -1,6 +1,6 @@
 import assert from "node:assert";
 import { type Capability, repeatMaySettle } from "./capability.ts";
-import type { DeliveryId, Millis, OnUnknown, SettledAttempt } from "./delivery.ts";
+import type { DeliveryId, LadderKey, Millis, OnUnknown, SettledAttempt } from "./delivery.ts";
 
 /** Design, rule 6: four attempts at most, on 60-second rungs counted from the moment of the verdict. */
 export const MAX_ATTEMPTS = 4;
@@ -31,43 +31,56 @@ const isInDoubt = (history: readonly SettledAttempt[]): boolean =>
   history.some((attempt) => attempt.verdict === "unknown");
 
 const attemptsLeft = (history: readonly SettledAttempt[]): boolean =>
-  history.filter((attempt) => attempt.counted).length < MAX_ATTEMPTS;
+  history.filter((attempt) => attempt.counted && attempt.ladder === history.at(-1)?.ladder).length < MAX_ATTEMPTS;
 
 const underKey = (history: readonly SettledAttempt[], generation: number): readonly SettledAttempt[] =>
   history.filter((attempt) => attempt.generation === generation);
 
-/** May an attempt be made at `at` under the key of the latest attempt, one of whose attempts is in doubt? */
-function repeatIsSafe(history: readonly SettledAttempt[], table: Capability, at: Millis): "safe" | KeyChoice {
+/**
+ * Until when (exclusive) an attempt under the key of the latest attempt can add no effect to the ones before it under that
+ * key; null when no repeat is ever safe. The window counts from the key's first attempt, whatever ladder it was on.
+ */
+export function sameKeyUntil(history: readonly SettledAttempt[], table: Capability): Millis | null {
   const last = history.at(-1);
-  assert(last, "a repeat needs an attempt to repeat");
+  if (!last) return null;
   const sameKey = underKey(history, last.generation);
   const { idempotency } = table;
   if (idempotency.by !== "key" || !sameKey.every((a) => a.verdict !== "unknown" || repeatMaySettle(table, a.reason))) {
-    return { attention: "repeat_unsafe" };
+    return null;
   }
   const first = sameKey[0];
   assert(first, "the latest attempt is under its own key");
-  return at < first.claimedAt + idempotency.windowMs - idempotency.marginMs ? "safe" : { attention: "window_closed" };
+  return first.claimedAt + idempotency.windowMs - idempotency.marginMs;
+}
+
+/** The ladder that an attempt is made on: its number, from 1, and how a person began it. */
+export interface Ladder {
+  readonly number: number;
+  readonly key: LadderKey;
 }
 
 /**
  * The key for an attempt that is about to be claimed at `now` (rules 4, 5 and 7). A fresh key is minted only when every
- * attempt under the earlier key is proven without effect, or when the producer accepts duplicates (`onUnknown: "resend"`)
- * and no repeat under the old key is safe.
+ * attempt under the earlier key is proven without effect, when the producer accepts duplicates (`onUnknown: "resend"`) and
+ * no repeat under the old key is safe, or when a person began a ladder so. `history` holds every settled attempt.
  */
 export function chooseKey(
   history: readonly SettledAttempt[],
   table: Capability,
   onUnknown: OnUnknown,
   now: Millis,
-  firstGeneration: number,
+  ladder: Ladder,
 ): KeyChoice {
   const last = history.at(-1);
-  if (!last) return { generation: firstGeneration, repeats: false };
-  if (!isInDoubt(underKey(history, last.generation))) return { generation: last.generation + 1, repeats: false };
-  const repeat = repeatIsSafe(history, table, now);
-  if (repeat === "safe") return { generation: last.generation, repeats: true };
-  return onUnknown === "resend" ? { generation: last.generation + 1, repeats: false } : repeat;
+  if (!last) return { generation: 1, repeats: false };
+  const fresh: KeyChoice = { generation: last.generation + 1, repeats: false };
+  const begins = last.ladder < ladder.number;
+  if (begins && ladder.key === "fresh") return fresh;
+  if (!begins && !isInDoubt(underKey(history, last.generation))) return fresh;
+  const until = sameKeyUntil(history, table);
+  if (until !== null && now < until) return { generation: last.generation, repeats: true };
+  if (!begins && onUnknown === "resend") return fresh;
+  return { attention: until === null ? "repeat_unsafe" : "window_closed" };
 }
 
 /** A further attempt at the first rung that allows one, or the reason why there is none. */
@@ -80,14 +93,16 @@ function climb(
 ): NextStep {
   if (!attemptsLeft(history)) return otherwise;
   const nextAttemptAt = nextRung(now, history.at(-1)?.retryAfterS ?? null);
-  const key = chooseKey(history, table, onUnknown, nextAttemptAt, 1);
+  const ladder = { number: history.at(-1)?.ladder ?? 1, key: "fresh" } as const;
+  const key = chooseKey(history, table, onUnknown, nextAttemptAt, ladder);
   if ("generation" in key) return { state: "pending", nextAttemptAt };
   return otherwise.state === "needs_attention" ? otherwise : { state: "needs_attention", reason: key.attention };
 }
 
 /**
- * What happens after an attempt settled. Pure; rules 1–7 of the design. `history` holds every attempt of the current
- * ladder, in order, all settled; `now` is the moment of the verdict. Times in epoch milliseconds.
+ * What happens after an attempt settled. Pure; rules 1–7 of the design. `history` holds every attempt, in order, all
+ * settled, the last one on the current ladder (doubt outlives a ladder, the four attempts do not); `now` is the moment of
+ * the verdict. Times in epoch milliseconds.
  */
 export function nextStep(
   history: readonly SettledAttempt[],

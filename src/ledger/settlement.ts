@@ -1,6 +1,6 @@
 import type { Capability } from "./capability.ts";
 import type { AttemptNumber, Failure, HoldReason, Millis, OnUnknown, SettledAttempt, State } from "./delivery.ts";
-import { type AfterEvidence, afterEvidence, mayReplace } from "./evidence.ts";
+import { type AfterEvidence, afterEvidence, weigh } from "./evidence.ts";
 import { type NextStep, nextStep } from "./next-step.ts";
 import { counts, type Outcome, type Verdict } from "./verdict.ts";
 
@@ -27,21 +27,24 @@ export interface HeldAttempt {
     readonly reason: string;
     readonly counted: boolean;
     readonly retryAfterS: number | null;
+    readonly providerMessageId: string | null;
   } | null;
 }
 
 /**
  * Who says so. `answer`: the provider, through the worker `by`. `never_called`: the worker `by`, about its own claim.
- * `lease`: anybody who finds that the lease has run out.
+ * `lease`: anybody who finds that the lease has run out. `receipt`: the provider, afterwards, by a webhook or when asked.
  */
 export type Witness =
   | { readonly source: "answer" | "never_called"; readonly by: string }
-  | { readonly source: "lease" };
+  | { readonly source: "lease" | "receipt" };
 
 /** Everything that one settlement writes, in one commit. */
 export interface SettlementChange {
-  /** True when an `unknown` verdict is replaced by evidence, false when an open attempt is settled. */
-  readonly replacesUnknown: boolean;
+  /** True when an `unknown` verdict is replaced by evidence, or an acceptance named; false when an open attempt is settled. */
+  readonly isEvidence: boolean;
+  /** False when the attempt's verdict stands as it is, and only the contradiction is recorded. */
+  readonly writesVerdict: boolean;
   readonly counted: boolean;
   /** What the delivery becomes; null when only the attempt is written. */
   readonly delivery: {
@@ -73,20 +76,35 @@ export function settlement(
   if (!attempt) return null;
   if (witness.source === "lease" && (attempt.settled || attempt.leaseExpiresAt > now)) return null;
   if (witness.source === "never_called" && attempt.claimedBy !== witness.by) return null;
-  if (attempt.settled && !mayReplace(attempt.settled.verdict, outcome.verdict)) return null;
-
+  if (witness.source === "receipt" && !attempt.settled) return null;
   const counted = counts(outcome);
   const after = attempts.map((candidate) =>
     candidate === attempt ? withOutcome(candidate, outcome, counted) : candidate,
   );
-  const history = settledOf(after, delivery.ladder);
-  const inDoubt = settledOf(after, null).some((settled) => settled.verdict === "unknown");
-  const replacesUnknown = attempt.settled !== null;
-  const open = delivery.state === "claimed" && !replacesUnknown;
-  const next = open
-    ? nextStep(history, table, delivery.onUnknown, now)
-    : lateStep(delivery, history, outcome, table, now);
-  return { replacesUnknown, counted, inDoubt, ...consequence(next) };
+  const { settled } = attempt;
+  if (settled === null) {
+    const history = settledOf(after);
+    const next =
+      delivery.state === "claimed"
+        ? nextStep(history, table, delivery.onUnknown, now)
+        : lateStep(delivery, history, outcome, table, now);
+    return {
+      isEvidence: false,
+      writesVerdict: true,
+      counted,
+      inDoubt: isInDoubt(after),
+      ...consequence(next, delivery),
+    };
+  }
+  const weight = weigh(settled, outcome);
+  if (weight === "nothing") return null;
+  if (weight === "contradicts") {
+    const contradiction = consequence({ state: "contradiction" }, delivery);
+    const unchanged = { counted: settled.counted, inDoubt: isInDoubt(attempts) };
+    return { isEvidence: true, writesVerdict: false, ...unchanged, ...contradiction };
+  }
+  const next = lateStep(delivery, settledOf(after), outcome, table, now);
+  return { isEvidence: true, writesVerdict: true, counted, inDoubt: isInDoubt(after), ...consequence(next, delivery) };
 }
 
 /** A verdict for a delivery that no longer waits for it. */
@@ -112,13 +130,20 @@ function lateStep(
   return afterEvidence(delivery, history, outcome.verdict, table, delivery.onUnknown, now);
 }
 
-function consequence(next: NextStep | AfterEvidence): Pick<SettlementChange, "delivery" | "attention"> {
+function consequence(
+  next: NextStep | AfterEvidence,
+  { state }: HeldDelivery,
+): Pick<SettlementChange, "delivery" | "attention"> {
   const become = { failure: null, nextAttemptAt: null, holdReason: null };
   switch (next.state) {
     case "stay":
       return { delivery: null, attention: null };
     case "contradiction":
-      return { delivery: null, attention: "contradiction" };
+      // One that waits would be attempted again: it stops, for a person to decide.
+      return {
+        delivery: state === "pending" ? { ...become, state: "needs_attention" } : null,
+        attention: "contradiction",
+      };
     case "sent":
       return { delivery: { ...become, state: "sent" }, attention: null };
     case "failed":
@@ -135,17 +160,19 @@ function consequence(next: NextStep | AfterEvidence): Pick<SettlementChange, "de
   }
 }
 
-const withOutcome = (attempt: HeldAttempt, outcome: Outcome, counted: boolean): HeldAttempt => ({
-  ...attempt,
-  settled: { verdict: outcome.verdict, reason: outcome.reason, counted, retryAfterS: outcome.retryAfterS },
-});
+const withOutcome = (attempt: HeldAttempt, outcome: Outcome, counted: boolean): HeldAttempt => {
+  const { verdict, reason, retryAfterS, providerMessageId } = outcome;
+  return { ...attempt, settled: { verdict, reason, counted, retryAfterS, providerMessageId } };
+};
 
-/** The settled attempts of one ladder (null: of all), in order. */
-function settledOf(attempts: readonly HeldAttempt[], ladder: number | null): SettledAttempt[] {
+const isInDoubt = (attempts: readonly HeldAttempt[]): boolean =>
+  attempts.some(({ settled }) => settled?.verdict === "unknown");
+
+/** The settled attempts, in order. */
+export function settledOf(attempts: readonly HeldAttempt[]): SettledAttempt[] {
   return attempts
-    .filter((attempt) => ladder === null || attempt.ladder === ladder)
     .toSorted((a, b) => a.number - b.number)
-    .flatMap(({ settled, number, generation, claimedAt }) =>
-      settled ? [{ number, generation, claimedAt, ...settled }] : [],
+    .flatMap(({ settled, number, ladder, generation, claimedAt }) =>
+      settled ? [{ number, ladder, generation, claimedAt, ...settled }] : [],
     );
 }

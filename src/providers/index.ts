@@ -1,3 +1,4 @@
+import type { Capability } from "../ledger/capability.ts";
 import type { Adapter, Provider } from "./provider.ts";
 import { openResend, type ResendSettings } from "./resend/adapter.ts";
 import { resend } from "./resend/index.ts";
@@ -8,6 +9,13 @@ import { telegram } from "./telegram/index.ts";
 
 /** Every provider that the ledger knows, by name. */
 export const PROVIDERS: Readonly<Record<string, Provider>> = { resend, telegram, sandbox };
+
+/** A provider's table. Throws for one that the ledger does not know. */
+export function capabilityOf(name: string): Capability {
+  const provider = PROVIDERS[name];
+  if (!provider) throw new Error(`no provider ${name}`);
+  return provider.capability;
+}
 
 /** An account at a provider, with its credentials. */
 export type AdapterSettings =

@@ -1,6 +1,7 @@
 import { sql, type Transaction } from "kysely";
 import type { Write } from "./held.ts";
 import type { Schema } from "./schema.ts";
+import { type Suppression, suppressRecipients } from "./suppress.ts";
 
 /** What verdicts say about more than their own delivery: the channel held or slowed, a recipient suppressed or moved. */
 export async function applyChannelEffects(tx: Transaction<Schema>, writes: readonly Write[]): Promise<void> {
@@ -8,10 +9,17 @@ export async function applyChannelEffects(tx: Transaction<Schema>, writes: reado
     const { outcome } = write.settlement;
     if (outcome.scope === "channel") await holdChannel(tx, write);
     if (outcome.slowsChannel) await slowChannel(tx, write);
-    if (outcome.suppresses) await suppress(tx, write);
     if (outcome.movedTo !== null) await rememberMove(tx, write, outcome.movedTo);
   }
+  await suppressRecipients(tx, writes.filter(({ settlement }) => settlement.outcome.suppresses).map(suppressionOf));
 }
+
+const suppressionOf = ({ settlement, held }: Write): Suppression => ({
+  channel: held.delivery.channel,
+  recipient: held.attempts.find(({ number }) => number === settlement.number)?.recipient ?? held.delivery.recipient,
+  reason: settlement.outcome.reason,
+  by: "ledger",
+});
 
 /**
  * Holds the channel until an operator resumes it, or for as long as the provider or its table says. A pause stands. What a
@@ -40,20 +48,6 @@ async function slowChannel(tx: Transaction<Schema>, { settlement, held }: Write)
     set paced_until = greatest(paced_until,
       ledger_now() + ${Math.min(settlement.outcome.retryAfterS ?? 1, 60)}::double precision * interval '1 second')
     where id = ${held.delivery.channel}`.execute(tx);
-}
-
-async function suppress(tx: Transaction<Schema>, { settlement, held }: Write): Promise<void> {
-  const attempted = held.attempts.find(({ number }) => number === settlement.number);
-  await tx
-    .insertInto("suppressions")
-    .values({
-      channel: held.delivery.channel,
-      recipient: attempted?.recipient ?? held.delivery.recipient,
-      reason: settlement.outcome.reason,
-      created_by: "ledger",
-    })
-    .onConflict((conflict) => conflict.doNothing())
-    .execute();
 }
 
 /** Kept under the recipient as posted, so that a second move replaces the first and no chain needs following. */

@@ -54,6 +54,20 @@ export async function listAttempts(db: Db, id: DeliveryId): Promise<readonly Att
   return await db.selectFrom("attempts").selectAll().where("delivery_id", "=", id).orderBy("number").execute();
 }
 
+/** The attempts of several deliveries, each in order. */
+export async function listAttemptsOf(
+  db: Db,
+  ids: readonly DeliveryId[],
+): Promise<ReadonlyMap<DeliveryId, readonly AttemptRow[]>> {
+  const rows = await db
+    .selectFrom("attempts")
+    .selectAll()
+    .where("delivery_id", "=", sql<DeliveryId>`any(${uuidArray(ids)})`)
+    .orderBy("number")
+    .execute();
+  return Map.groupBy(rows, (row) => row.delivery_id);
+}
+
 export interface DeliveryFilter {
   readonly name?: string | undefined;
   readonly state?: State | undefined;
@@ -107,16 +121,13 @@ export interface TimelineRow {
   readonly data: Record<string, unknown>;
 }
 
-/** Everything that happened to a delivery, oldest first: the events and the receipts. */
+/** Everything that happened to a delivery, oldest first. */
 export async function readTimeline(db: Db, id: DeliveryId): Promise<readonly TimelineRow[]> {
-  const { rows } = await sql<TimelineRow>`
-    select at, type, data from (
-      select at, type, data, id as position from events where delivery_id = ${id}
-      union all
-      select received_at, 'receipt.' || coalesce(status, 'other'), json_build_object(
-        'event_id', event_id, 'provider_event', type, 'status', status, 'occurred_at', occurred_at, 'detail', detail),
-        9223372036854775807
-      from receipts where delivery_id = ${id}
-    ) as everything order by at, position`.execute(db);
-  return rows;
+  return await db
+    .selectFrom("events")
+    .select(["at", "type", "data"])
+    .where("delivery_id", "=", id)
+    .orderBy("at")
+    .orderBy("id")
+    .execute();
 }

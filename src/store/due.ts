@@ -1,6 +1,15 @@
 import { sql, type Transaction } from "kysely";
-import type { DeliveryId, HoldReason, Millis, OnUnknown, ProducerId, SettledAttempt } from "../ledger/delivery.ts";
+import type {
+  DeliveryId,
+  HoldReason,
+  LadderKey,
+  Millis,
+  OnUnknown,
+  ProducerId,
+  SettledAttempt,
+} from "../ledger/delivery.ts";
 import type { GateDelivery } from "../ledger/gate.ts";
+import type { Ladder } from "../ledger/next-step.ts";
 import type { Schema } from "./schema.ts";
 
 /** A due delivery, locked by the claiming transaction. */
@@ -11,9 +20,8 @@ export interface Due {
   readonly movedTo: string | null;
   readonly onUnknown: OnUnknown;
   readonly attemptCount: number;
-  readonly ladder: number;
-  readonly lastGeneration: number;
-  /** The current ladder's settled attempts, in order. */
+  readonly ladder: Ladder;
+  /** Every settled attempt, in order. */
   readonly history: readonly SettledAttempt[];
   readonly request: { readonly message?: unknown };
   /** The body frozen under the latest key, if any. */
@@ -36,12 +44,12 @@ export interface DueRow {
   on_unknown: OnUnknown;
   attempt_count: number;
   ladder: number;
+  ladder_key: LadderKey;
   in_doubt: boolean;
   next_attempt_at: Date;
   expires_at: Date | null;
   suppressed: boolean;
   request: { message?: unknown } | null;
-  last_generation: number | null;
   frozen_body: string | null;
   history: (Omit<SettledAttempt, "claimedAt"> & { claimedAt: number })[] | null;
   now: Date;
@@ -71,7 +79,7 @@ export async function lockDue(
       for update of d skip locked
     )
     select due.id, due.producer_id, due.recipient, moved.moved_to, due.on_unknown, due.attempt_count, due.ladder,
-      due.in_doubt, due.next_attempt_at, due.expires_at, m.request, past.last_generation, past.history, ledger_now() as now,
+      due.ladder_key, due.in_doubt, due.next_attempt_at, due.expires_at, m.request, past.history, ledger_now() as now,
       exists (
         select from suppressions s where s.channel = due.channel and s.recipient in (due.recipient, moved.moved_to)
       ) as suppressed,
@@ -84,10 +92,10 @@ export async function lockDue(
     left join lateral (
       select max(a.generation) as last_generation,
         json_agg(json_build_object(
-          'number', a.number, 'generation', a.generation, 'verdict', a.verdict, 'reason', a.reason,
+          'number', a.number, 'ladder', a.ladder, 'generation', a.generation, 'verdict', a.verdict, 'reason', a.reason,
           'counted', a.counted, 'retryAfterS', a.retry_after_s,
           'claimedAt', floor(extract(epoch from a.claimed_at) * 1000)
-        ) order by a.number) filter (where a.ladder = due.ladder and a.settled_at is not null) as history
+        ) order by a.number) filter (where a.settled_at is not null) as history
       from attempts a where due.attempt_count > 0 and a.delivery_id = due.id
     ) past on true
     order by due.id`.execute(tx);
@@ -102,8 +110,7 @@ export function dueFrom(row: DueRow): Due {
     movedTo: row.moved_to,
     onUnknown: row.on_unknown,
     attemptCount: row.attempt_count,
-    ladder: row.ladder,
-    lastGeneration: row.last_generation ?? 0,
+    ladder: { number: row.ladder, key: row.ladder_key },
     history: (row.history ?? []) as readonly SettledAttempt[],
     request: row.request ?? {},
     frozenBody: row.frozen_body,

@@ -1,5 +1,6 @@
 import { type Selectable, sql, type Transaction } from "kysely";
-import type { AttemptNumber, DeliveryId, Millis, ProducerId, State } from "../ledger/delivery.ts";
+import type { AttemptNumber, DeliveryId, Millis, ProducerId, ReceiptStatus, State } from "../ledger/delivery.ts";
+import type { Reported } from "../ledger/receipt.ts";
 import type { HeldAttempt, HeldDelivery, SettlementChange, Witness } from "../ledger/settlement.ts";
 import type { Answer, Outcome } from "../ledger/verdict.ts";
 import { uuidArray } from "./arrays.ts";
@@ -25,6 +26,9 @@ export interface Held {
     readonly channel: string;
     readonly provider: string;
     readonly recipient: string;
+    readonly producerId: ProducerId;
+    /** What the provider has reported so far. */
+    readonly receipt: Reported | null;
   };
   readonly attempts: readonly (HeldAttempt & { readonly recipient: string })[];
 }
@@ -46,6 +50,9 @@ interface HeldRow {
   on_unknown: HeldDelivery["onUnknown"];
   ladder: number;
   provider_message_id: string | null;
+  producer_id: ProducerId;
+  receipt_status: ReceiptStatus | null;
+  receipt_at: Date | null;
   now: Date;
 }
 
@@ -62,6 +69,7 @@ type AttemptRow = Pick<
   | "verdict"
   | "reason"
   | "retry_after_s"
+  | "provider_message_id"
   | "claimed_at"
   | "counted"
 >;
@@ -72,31 +80,38 @@ type AttemptRow = Pick<
  */
 export async function lockHeld(
   tx: Transaction<Schema>,
-  settlements: readonly Settlement[],
+  ids: readonly DeliveryId[],
 ): Promise<{ held: ReadonlyMap<DeliveryId, Held>; now: Millis }> {
-  const ids = settlements.map(({ deliveryId }) => deliveryId);
   const locked = sql<HeldRow>`
-    select id, channel, (select provider from channels c where c.id = deliveries.channel) as provider, recipient, state, failure, on_unknown, ladder, provider_message_id, ledger_now() as now
+    select id, producer_id, channel, (select provider from channels c where c.id = deliveries.channel) as provider, recipient,
+      state, failure, on_unknown, ladder, provider_message_id, receipt_status, receipt_at, ledger_now() as now
     from deliveries where id = any(${uuidArray(ids)}) order by id for update of deliveries`.execute(tx);
   const read = sql<AttemptRow>`
     select delivery_id, number, ladder, generation, recipient, claimed_at, claimed_by, lease_expires_at, settled_at,
-      verdict, reason, counted, retry_after_s
+      verdict, reason, counted, retry_after_s, provider_message_id
     from attempts where delivery_id = any(${uuidArray(ids)}) order by delivery_id, number`.execute(tx);
   const [{ rows }, { rows: attempts }] = await Promise.all([locked, read]);
   const byDelivery = Map.groupBy(attempts, (attempt) => attempt.delivery_id);
   const held = new Map<DeliveryId, Held>();
   for (const row of rows) {
-    const { on_unknown: onUnknown, provider_message_id: providerMessageId, now: _now, ...rest } = row;
-    held.set(row.id, {
-      delivery: { ...rest, onUnknown, providerMessageId },
-      attempts: (byDelivery.get(row.id) ?? []).map(heldAttempt),
-    });
+    held.set(row.id, { delivery: heldDelivery(row), attempts: (byDelivery.get(row.id) ?? []).map(heldAttempt) });
   }
   return { held, now: rows[0]?.now.getTime() ?? 0 };
 }
 
+function heldDelivery(row: HeldRow): Held["delivery"] {
+  const { id, channel, provider, recipient, state, failure, ladder } = row;
+  return {
+    ...{ id, channel, provider, recipient, state, failure, ladder },
+    producerId: row.producer_id,
+    onUnknown: row.on_unknown,
+    providerMessageId: row.provider_message_id,
+    receipt: row.receipt_status && row.receipt_at ? { status: row.receipt_status, at: row.receipt_at.getTime() } : null,
+  };
+}
+
 function heldAttempt(row: AttemptRow): HeldAttempt & { recipient: string } {
-  const { verdict, reason, counted, retry_after_s: retryAfterS } = row;
+  const { verdict, reason, counted, retry_after_s: retryAfterS, provider_message_id: providerMessageId } = row;
   return {
     number: row.number as AttemptNumber,
     ladder: row.ladder,
@@ -105,6 +120,6 @@ function heldAttempt(row: AttemptRow): HeldAttempt & { recipient: string } {
     claimedAt: row.claimed_at.getTime(),
     claimedBy: row.claimed_by,
     leaseExpiresAt: row.lease_expires_at.getTime(),
-    settled: verdict === null || reason === null ? null : { verdict, reason, counted, retryAfterS },
+    settled: verdict === null || reason === null ? null : { verdict, reason, counted, retryAfterS, providerMessageId },
   };
 }

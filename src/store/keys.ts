@@ -10,6 +10,7 @@ export const SCOPES = [
   "deliveries:read",
   "attention:read",
   "attention:write",
+  "receipts:read",
   "receipts:write",
   "suppressions:read",
   "suppressions:write",

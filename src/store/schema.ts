@@ -3,15 +3,18 @@ import type {
   DeliveryId,
   Failure,
   HoldReason,
+  LadderKey,
   OnUnknown,
   ProducerId,
   ReceiptStatus,
+  Resolution,
   State,
 } from "../ledger/delivery.ts";
 import type { Phase, Verdict } from "../ledger/verdict.ts";
 
 /** JSON as text going in (the caller serialises), as a parsed value coming out. */
 type Json<T = unknown> = ColumnType<T, string, string>;
+type JsonOrNull<T> = ColumnType<T | null, string | null | undefined, string | null>;
 /** Written by the database's clock unless given. */
 type Stamped = ColumnType<Date, Date | undefined, Date>;
 
@@ -66,6 +69,7 @@ export interface Deliveries {
   next_attempt_at: Date | null;
   attempt_count: Generated<number>;
   ladder: Generated<number>;
+  ladder_key: Generated<LadderKey>;
   in_doubt: Generated<boolean>;
   provider_message_id: string | null;
   receipt_status: ReceiptStatus | null;
@@ -121,9 +125,12 @@ export interface AttentionItems {
   assignee: string | null;
   snoozed_until: Date | null;
   closed_at: Date | null;
-  resolution: "mark_sent" | "resend" | "abandon" | "evidence" | null;
+  resolution: Resolution | null;
   resolved_by: string | null;
   note: string | null;
+  detail: JsonOrNull<Record<string, unknown>>;
+  lookup_after: ColumnType<Date | null, Date | null | undefined, Date | null>;
+  lookups: Generated<number>;
 }
 
 export interface Receipts {
@@ -138,6 +145,11 @@ export interface Receipts {
   producer_id: ProducerId | null;
   provider_message_id: string | null;
   detail: Json;
+  proves_acceptance: Generated<boolean>;
+  name: string | null;
+  suppresses: string | null;
+  recipients: JsonOrNull<readonly string[]>;
+  look_again_at: Date | null;
 }
 
 export interface Suppressions {

@@ -53,8 +53,7 @@ export async function closeExpired(
   return await db.transaction().execute(async (tx) => {
     const { rows } = await sql<DueRow & { channel: string }>`
       select d.id, d.producer_id, d.channel, d.recipient, null as moved_to, d.on_unknown, d.attempt_count, d.ladder,
-        d.in_doubt, d.next_attempt_at, d.expires_at, false as suppressed, null as request, null as last_generation,
-        null as frozen_body, null as history, ledger_now() as now
+        d.ladder_key, d.in_doubt, d.next_attempt_at, d.expires_at, false as suppressed, null as request, null as frozen_body, null as history, ledger_now() as now
       from deliveries d
       where d.state = 'pending' and d.expires_at <= ledger_now()
       order by d.expires_at limit ${limit} for update skip locked`.execute(tx);

@@ -15,7 +15,7 @@ export function decideDue(due: Due, table: Capability, now: Millis): Decision {
   const decision = gate(due.gate, OPEN_CHANNEL, now);
   switch (decision.gate) {
     case "open": {
-      const key = chooseKey(due.history, table, due.onUnknown, now, due.lastGeneration + 1);
+      const key = chooseKey(due.history, table, due.onUnknown, now, due.ladder);
       return "attention" in key ? { act: "attention", reason: key.attention } : { act: "claim", ...key };
     }
     case "hold":

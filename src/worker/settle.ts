@@ -1,24 +1,15 @@
 import type { Logger } from "pino";
-import type { Millis } from "../ledger/delivery.ts";
-import { type SettlementChange, settlement as settlementOf } from "../ledger/settlement.ts";
-import { PROVIDERS } from "../providers/index.ts";
+import { capabilityOf } from "../providers/index.ts";
 import { isConnectionError } from "../store/database.ts";
 import { groupCommit } from "../store/group-commit.ts";
-import type { Held, Settlement } from "../store/held.ts";
+import type { Settlement } from "../store/held.ts";
 import type { Db } from "../store/schema.ts";
-import { type Settled, settleAttempts } from "../store/settlements.ts";
+import { settleAttempts } from "../store/settlements.ts";
+import type { Settled } from "../store/verdicts.ts";
 import { pause } from "./pause.ts";
 import type { Spool } from "./spool.ts";
 
 const LONGEST_PAUSE_MS = 5_000;
-
-/** Verdict → next step, by the provider's own table. Pure. */
-export function decideSettlement(settlement: Settlement, held: Held, now: Millis): SettlementChange | null {
-  const provider = PROVIDERS[held.delivery.provider];
-  if (!provider) throw new Error(`no provider ${held.delivery.provider}`);
-  const { number, outcome, witness } = settlement;
-  return settlementOf(held.delivery, held.attempts, number, outcome, witness, provider.capability, now);
-}
 
 export interface Settler {
   /**
@@ -32,7 +23,7 @@ export interface Settler {
 
 /** Settlements of one process: grouped into few commits, kept in memory and in the spool while the database is away. */
 export function createSettler(db: Db, spool: Spool, log: Logger): Settler {
-  const write = groupCommit((group: readonly Settlement[]) => settleAttempts(db, group, decideSettlement), {
+  const write = groupCommit((group: readonly Settlement[]) => settleAttempts(db, group, capabilityOf), {
     maxItems: 200,
     lanes: 2,
   });
@@ -74,9 +65,7 @@ export function createSettler(db: Db, spool: Spool, log: Logger): Settler {
     let alone = false;
     for (let failures = 0; ; failures += 1) {
       try {
-        const written = alone
-          ? settleAttempts(db, [settlement], decideSettlement).then(([one]) => one)
-          : write(settlement);
+        const written = alone ? settleAttempts(db, [settlement], capabilityOf).then(([one]) => one) : write(settlement);
         // A database that is away keeps a statement waiting until it is back, which may be after the end.
         const settled = await Promise.race([written, gaveUp]);
         if (giveUp.signal.aborted) return settled ?? null;

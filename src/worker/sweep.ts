@@ -1,12 +1,13 @@
 import type { Logger } from "pino";
 import { ownOutcome } from "../ledger/verdict.ts";
+import { capabilityOf } from "../providers/index.ts";
 import type { Settlement } from "../store/held.ts";
 import { type ExpiredLease, expiredLeases } from "../store/leases.ts";
+import { rematchReceipts } from "../store/receipts.ts";
 import type { Db } from "../store/schema.ts";
 import { closeExpired } from "../store/set-aside.ts";
 import { settleAttempts } from "../store/settlements.ts";
 import { decideExpired } from "./claim.ts";
-import { decideSettlement } from "./settle.ts";
 
 const BATCH = 200;
 
@@ -21,14 +22,15 @@ const presumedDead = ({ deliveryId, producerId, number }: ExpiredLease): Settlem
 });
 
 /**
- * One pass of the sweeper: attempts whose lease ran out become `unknown`, deliveries whose time has passed are closed.
+ * One pass of the sweeper: attempts whose lease ran out become `unknown`, deliveries whose time has passed are closed,
+ * receipts that matched nothing are looked at again.
  * It never sends. Any number of sweepers may run; of two that find the same row, the second changes nothing.
  */
 export async function sweep(db: Db, log: Logger, signal: AbortSignal): Promise<{ leases: number; expired: number }> {
   const swept = { leases: 0, expired: 0 };
   for (let more = true; more && !signal.aborted; ) {
     const found = await expiredLeases(db, BATCH);
-    const settled = found.length === 0 ? [] : await settleAttempts(db, found.map(presumedDead), decideSettlement);
+    const settled = found.length === 0 ? [] : await settleAttempts(db, found.map(presumedDead), capabilityOf);
     for (const [index, result] of settled.entries()) {
       const lease = found[index];
       if (!result || !lease) continue;
@@ -45,6 +47,7 @@ export async function sweep(db: Db, log: Logger, signal: AbortSignal): Promise<{
     swept.expired += closed;
     more = closed === BATCH;
   }
+  while (!signal.aborted && (await rematchReceipts(db, BATCH, capabilityOf)) === BATCH);
   if (swept.expired > 0)
     log.info({ event: "delivery.expired", count: swept.expired }, "deliveries expired while they waited");
   return swept;

@@ -3,12 +3,16 @@ import { sql } from "kysely";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { stringify } from "yaml";
 import { openapiDocument } from "../../src/api/openapi.ts";
-import { ROUTES, type Route } from "../../src/api/routes.ts";
+import { ROUTES } from "../../src/api/routes/index.ts";
+import type { Route } from "../../src/api/routes/route.ts";
 import type { ProducerId } from "../../src/ledger/delivery.ts";
 import { openDatabase } from "../../src/store/database.ts";
+import { membership, resendWebhook, telegramUpdate } from "../fakes/webhooks.ts";
 import { type TestDatabase, testDatabase } from "../support/database.ts";
-import { ADMIN_KEY, type App, appOn, email, openApp } from "./open-app.ts";
+import { putInDoubt } from "../support/doubt.ts";
+import { ADMIN_KEY, type App, appOn, email, openApp, RESEND_SECRET, TELEGRAM_SECRET } from "./open-app.ts";
 
+const NOBODY = "01990000-0000-7000-8000-000000000000";
 let database: TestDatabase;
 let app: App;
 beforeAll(async () => {
@@ -45,6 +49,9 @@ test("every answer that the contract has for an endpoint can be had, and has the
   await states(id);
   await app.ask(`/v1/deliveries/${id}`);
   await app.ask(`/v1/deliveries/${id}/timeline`);
+  await attention();
+  await receipts();
+  await webhooks();
   await app.ask("/v1/channels");
   await app.ask("/v1/channels/email/pause", { json: { reason: "r" } });
   await app.ask("/v1/channels/email/resume", { method: "POST" });
@@ -58,12 +65,73 @@ test("every answer that the contract has for an endpoint can be had, and has the
   for (const route of Object.values<Route>(ROUTES)) await everyWrongWay(route);
 
   const promised = Object.entries<Route>(ROUTES).flatMap(([operation, { answers, problems, scope }]) =>
-    [...Object.keys(answers), ...problems, ...(scope === "public" ? [] : ["unauthorized", "forbidden", "unavailable"])]
+    [
+      ...Object.keys(answers),
+      ...problems,
+      ...(scope === "public" || scope === "signature" ? [] : ["unauthorized", "forbidden", "unavailable"]),
+    ]
       .filter((answer) => !(scope === null && answer === "forbidden"))
       .map((answer) => `${operation} ${answer}`),
   );
   expect(promised.filter((answer) => !app.seen.has(answer))).toEqual([]);
 });
+
+/** The queue: one item resolved, one refused, the rest of what people do. */
+async function attention(): Promise<void> {
+  const { id } = (await app.post(email())).body;
+  const item = `/v1/attention/${await putInDoubt(database.db, id)}`;
+  await app.ask("/v1/attention");
+  await app.ask("/v1/attention?x=1");
+  await app.ask("/v1/attention?cursor=x");
+  await app.ask("/v1/attention/summary");
+  await app.ask(item);
+  const until = new Date(Date.now() + 3_600_000).toISOString();
+  const handling = { assign: { assignee: "eve" }, snooze: { until }, notes: { note: "n" } };
+  for (const [what, json] of Object.entries(handling)) await app.ask(`${item}/${what}`, { json });
+  const resolve = (json: Record<string, unknown>) => app.ask(`${item}/resolve`, { json: { note: "n", ...json } });
+  await resolve({ action: "resend" });
+  await sql`update deliveries set expires_at = now() - interval '1 second' where id = ${id}`.execute(database.db);
+  await resolve({ action: "resend" });
+  await resolve({ action: "abandon" });
+  await resolve({ action: "abandon" });
+  for (const [what, json] of Object.entries(handling)) await app.ask(`${item}/${what}`, { json });
+  const bulk = { action: "abandon", note: "n" };
+  await app.ask("/v1/attention/resolve", { json: { ...bulk, ids: [NOBODY] } });
+  await app.ask("/v1/attention/resolve", { json: { ...bulk, filter: {}, expected_count: 7 } });
+  const nowhere = { assign: { assignee: null }, snooze: { until: null }, notes: { note: "n" }, resolve: bulk };
+  for (const [what, json] of Object.entries(nowhere)) await app.ask(`/v1/attention/${NOBODY}/${what}`, { json });
+}
+
+async function receipts(): Promise<void> {
+  const receipt = {
+    channel: "email",
+    event_id: "e",
+    status: "delivered",
+    occurred_at: "2026-08-30T06:00:00Z",
+    name: "n",
+  };
+  await app.ask("/v1/receipts", { json: receipt });
+  await app.ask("/v1/receipts", { json: [receipt, {}] });
+  await app.ask("/v1/receipts", { json: { ...receipt, channel: "nowhere" } });
+  await app.ask("/v1/receipts");
+  await app.ask("/v1/receipts?x=1");
+  await app.ask("/v1/receipts?cursor=x");
+}
+
+async function webhooks(): Promise<void> {
+  const places = [
+    ["resend/email", resendWebhook({ secrets: [RESEND_SECRET] })],
+    ["telegram/telegram", telegramUpdate({}, TELEGRAM_SECRET)],
+  ] as const;
+  for (const [place, { headers, body }] of places) {
+    const ask = (asked: Record<string, unknown>, at = place as string) =>
+      app.ask(`/v1/webhooks/${at}`, { method: "POST", key: null, headers, body, ...asked });
+    await ask({});
+    await ask({ headers: {} });
+    await ask({ body: "x".repeat(1_100_000) });
+    await ask({}, `${place}-nowhere`);
+  }
+}
 
 /** Cancelling in every state. */
 async function states(kept: string): Promise<void> {
@@ -81,13 +149,16 @@ async function states(kept: string): Promise<void> {
 }
 
 /** What every endpoint refuses alike: keys, bodies, ids, methods. */
-async function everyWrongWay({ method, path, body }: Route): Promise<void> {
-  const nowhere = path.replace("{id}", "01990000-0000-7000-8000-000000000000");
+async function everyWrongWay({ method, path, body, scope }: Route): Promise<void> {
+  const nowhere = path.replace("{id}", NOBODY);
   const asked = { method: method.toUpperCase(), ...(method === "post" && { body: '{"reason":"r"}' }) };
   await app.ask(nowhere, asked);
-  const place = path.replace("{id}", "email");
+  const place = path.replace("{id}", path.includes("attention") ? NOBODY : "email").replace("{channel}", "email");
   await app.ask(place, { ...asked, key: null });
-  await app.ask(place, { ...asked, key: await app.keyFor(null, "receipts:write") });
+  await app.ask(place, {
+    ...asked,
+    key: await app.keyFor(null, scope === "receipts:write" ? "events:read" : "receipts:write"),
+  });
   // 405 has no operation of its own; it is asked for in place of one.
   await app.ask(place, { ...asked, method: "PATCH" });
   if (!body) return;
@@ -100,18 +171,33 @@ async function everyWrongWay({ method, path, body }: Route): Promise<void> {
 /** Every endpoint with its database away; the answers count for the contract, too. */
 async function sick(): Promise<void> {
   const closed = openDatabase({ url: "postgres://nobody@127.0.0.1:1/none", poolSize: 4, applicationName: "closed" });
-  const admin = { key: ADMIN_KEY, producerId: "01990000-0000-7000-8000-000000000000" as ProducerId };
+  const admin = { key: ADMIN_KEY, producerId: NOBODY as ProducerId };
   const broken = appOn({ db: closed.db, admin, ready: async () => ({ ok: false, faults: ["away"] }) });
   const bodies: Readonly<Record<string, unknown>> = {
     postDelivery: email(),
     postBatch: [email()],
     postPause: { reason: "r" },
+    postResolve: { action: "abandon", note: "n" },
+    postBulkResolve: { action: "abandon", note: "n", ids: [NOBODY] },
+    postAssign: { assignee: null },
+    postSnooze: { until: null },
+    postNote: { note: "n" },
+    postReceipts: { channel: "email", event_id: "e", status: "sent", occurred_at: "2026-08-30T06:00:00Z", name: "n" },
     postKey: { name: "k", scopes: ["events:read"] },
   };
+  const signed: Readonly<Record<string, object>> = {
+    postResendWebhook: resendWebhook({ secrets: [RESEND_SECRET] }),
+    postTelegramWebhook: telegramUpdate(membership(1, "kicked"), TELEGRAM_SECRET),
+  };
+  const placeOf = (path: string) =>
+    path
+      .replace("{id}", path.includes("channels") ? "email" : NOBODY)
+      .replace("{channel}", path.includes("telegram") ? "telegram" : "email");
   await Promise.all(
     Object.entries<Route>(ROUTES).map(([operation, { method, path }]) =>
-      broken.ask(path.replace("{id}", path.includes("channels") ? "email" : "01990000-0000-7000-8000-000000000000"), {
+      broken.ask(placeOf(path), {
         method: method.toUpperCase(),
+        ...(operation in signed && signed[operation]),
         // The capability tables need the database only to know the key.
         ...(operation === "getProviders" && { key: "dl_some_key" }),
         ...(operation in bodies && { json: bodies[operation] }),

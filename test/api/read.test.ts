@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { writeCursor } from "../../src/api/list.ts";
 import { insertAttempt } from "../support/builders.ts";
 import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { apply, receipt } from "../support/receipts.ts";
 import { type App, chat, email, fresh, openApp } from "./open-app.ts";
 
 let database: TestDatabase;
@@ -217,17 +218,15 @@ describe("the list", () => {
 describe("the timeline", () => {
   test("tells everything that happened, oldest first, each with its time and type", async () => {
     const { id } = await take(email());
-    await sql`
-      insert into receipts (id, channel, event_id, type, status, occurred_at, delivery_id)
-      values (${id}, 'email', 'evt_1', 'email.delivered', 'delivered', now(), ${id})`.execute(database.db);
     await app.ask(`/v1/deliveries/${id}/cancel`, { method: "POST" });
+    await apply(database.db, receipt({ deliveryId: id, eventId: "evt_1" }));
     const { body } = await app.ask(`/v1/deliveries/${id}/timeline`);
     expect(body.data.map(({ type }: { type: string }) => type)).toEqual([
       "delivery.accepted",
-      "receipt.delivered",
       "delivery.cancelled",
+      "receipt.delivered",
     ]);
-    expect(body.data[1]).toMatchObject({ event_id: "evt_1", status: "delivered" });
-    expect(body.data[2]).toMatchObject({ by: "admin" });
+    expect(body.data[1]).toMatchObject({ by: "admin" });
+    expect(body.data[2]).toMatchObject({ event_id: "evt_1", status: "delivered" });
   });
 });

@@ -5,6 +5,7 @@ import { attempt, keyed, keyless } from "./tables.ts";
 
 const NOW = 1_000_000;
 const HOUR = 3_600_000;
+const FIRST = { number: 1, key: "fresh" } as const;
 const nextRungFromNow = { state: "pending", nextAttemptAt: NOW + RUNG_MS };
 
 describe("rule 1", () => {
@@ -93,20 +94,23 @@ describe("rule 4", () => {
 
 describe("rule 5", () => {
   test("the first attempt takes the first key", () => {
-    expect(chooseKey([], keyed, "attention", NOW, 1)).toEqual({ generation: 1, repeats: false });
+    expect(chooseKey([], keyed, "attention", NOW, FIRST)).toEqual({ generation: 1, repeats: false });
   });
   test.each(["refused", "deferred"] as const)("a fresh key after %s, which proves that nothing happened", (verdict) => {
-    expect(chooseKey([attempt(1, verdict)], keyed, "attention", NOW, 1)).toEqual({ generation: 2, repeats: false });
+    expect(chooseKey([attempt(1, verdict)], keyed, "attention", NOW, FIRST)).toEqual({ generation: 2, repeats: false });
   });
   test("the same key after unknown", () => {
-    expect(chooseKey([attempt(1, "unknown")], keyed, "attention", NOW, 1)).toEqual({ generation: 1, repeats: true });
+    expect(chooseKey([attempt(1, "unknown")], keyed, "attention", NOW, FIRST)).toEqual({
+      generation: 1,
+      repeats: true,
+    });
   });
   test("the same key as long as any attempt under it is unknown", () => {
     const history = [attempt(1, "unknown"), attempt(2, "deferred")];
-    expect(chooseKey(history, keyed, "attention", NOW, 1)).toEqual({ generation: 1, repeats: true });
+    expect(chooseKey(history, keyed, "attention", NOW, FIRST)).toEqual({ generation: 1, repeats: true });
   });
   test("a rung that is reached after the window closed makes no attempt", () => {
-    expect(chooseKey([attempt(1, "unknown")], keyed, "attention", 23 * HOUR, 1)).toEqual({
+    expect(chooseKey([attempt(1, "unknown")], keyed, "attention", 23 * HOUR, FIRST)).toEqual({
       attention: "window_closed",
     });
   });
@@ -136,13 +140,13 @@ describe("rule 7: on_unknown resend", () => {
   test("an unknown that no key protects is sent again on the next rung, under a fresh key", () => {
     const history = [attempt(1, "unknown")];
     expect(nextStep(history, keyless, "resend", NOW)).toEqual(nextRungFromNow);
-    expect(chooseKey(history, keyless, "resend", NOW + RUNG_MS, 1)).toEqual({ generation: 2, repeats: false });
+    expect(chooseKey(history, keyless, "resend", NOW + RUNG_MS, FIRST)).toEqual({ generation: 2, repeats: false });
   });
   test("where a repeat is safe, the key stays", () => {
-    expect(chooseKey([attempt(1, "unknown")], keyed, "resend", NOW, 1)).toEqual({ generation: 1, repeats: true });
+    expect(chooseKey([attempt(1, "unknown")], keyed, "resend", NOW, FIRST)).toEqual({ generation: 1, repeats: true });
   });
   test("a fresh key when the window has closed", () => {
-    expect(chooseKey([attempt(1, "unknown")], keyed, "resend", 23 * HOUR, 1)).toEqual({
+    expect(chooseKey([attempt(1, "unknown")], keyed, "resend", 23 * HOUR, FIRST)).toEqual({
       generation: 2,
       repeats: false,
     });

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { OnUnknown } from "../../src/ledger/delivery.ts";
+import { ACTIONS, type OnUnknown } from "../../src/ledger/delivery.ts";
 import { type Outcome, ownOutcome, VERDICTS } from "../../src/ledger/verdict.ts";
 import { LEASE_MS, Life } from "./machine.ts";
 import { keyed, keyless } from "./tables.ts";
@@ -11,12 +11,14 @@ const outcome: fc.Arbitrary<Outcome> = fc
     reason: fc.constantFrom("timeout", "rate_limited", "payload_mismatch", "server_error"),
     scope: fc.constantFrom("delivery", "delivery", "delivery", "channel"),
     retryAfterS: fc.option(fc.integer({ min: 0, max: 200_000 })),
+    messageId: fc.constantFrom(null, "m-1", "m-2"),
   })
-  .map(({ verdict, reason, scope, retryAfterS }) => ({
+  .map(({ verdict, reason, scope, retryAfterS, messageId }) => ({
     ...ownOutcome("unknown", reason),
     verdict,
     scope: verdict === "refused" || verdict === "deferred" ? (scope as Outcome["scope"]) : "delivery",
     retryAfterS: verdict === "deferred" ? retryAfterS : null,
+    providerMessageId: verdict === "accepted" ? messageId : null,
   }));
 
 const action = fc.oneof(
@@ -32,7 +34,20 @@ const action = fc.oneof(
   { weight: 5, arbitrary: fc.record({ do: fc.constant("answer" as const), outcome }) },
   { weight: 2, arbitrary: fc.constant({ do: "sweep" as const }) },
   { weight: 1, arbitrary: fc.constant({ do: "never called" as const }) },
-  // Evidence about any attempt, settled or open: a late answer, a receipt, a look-up.
+  // A provider's report, by a webhook or when asked, which may be about another message.
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant("report" as const), messageId: fc.constantFrom(null, "m-1", "m-2") }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant("resolve" as const),
+      action: fc.constantFrom(...ACTIONS),
+      acknowledged: fc.boolean(),
+    }),
+  },
+  // Evidence about any attempt, settled or open: a late answer.
   {
     weight: 2,
     arbitrary: fc.record({ do: fc.constant("evidence" as const), number: fc.integer({ min: 1, max: 6 }), outcome }),
@@ -62,6 +77,12 @@ function perform(life: Life, step: Action): void {
           source: "never_called",
           by: open.claimedBy,
         });
+      return;
+    case "report":
+      life.report(step.messageId);
+      return;
+    case "resolve":
+      life.resolve(step.action, step.acknowledged);
       return;
     case "evidence":
       life.settle(step.number, step.outcome, { source: "answer", by: "evidence" });

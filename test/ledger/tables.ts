@@ -45,6 +45,7 @@ export function attempt(
 ): SettledAttempt {
   return {
     number: number as AttemptNumber,
+    ladder: 1,
     generation: 1,
     claimedAt: 0,
     verdict,

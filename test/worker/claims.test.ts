@@ -1,11 +1,11 @@
 import { sql } from "kysely";
 import { describe, expect, test } from "vitest";
 import type { AttemptNumber } from "../../src/ledger/delivery.ts";
+import { capabilityOf } from "../../src/providers/index.ts";
 import { claimDue } from "../../src/store/claims.ts";
 import type { Settlement } from "../../src/store/held.ts";
 import { settleAttempts } from "../../src/store/settlements.ts";
 import { decideDue } from "../../src/worker/claim.ts";
-import { decideSettlement } from "../../src/worker/settle.ts";
 import { moveInTime, take } from "../support/builders.ts";
 import { settles, stateOf, tally, until, work } from "../support/pipeline.ts";
 
@@ -75,7 +75,7 @@ describe("contradictions", () => {
     const first = await claimAndDie();
     await moveInTime(database.db, id, 60_000);
     await sweepOnce();
-    await settleAttempts(database.db, [accepted(first, "m-1")], decideSettlement);
+    await settleAttempts(database.db, [accepted(first, "m-1")], capabilityOf);
     // A second attempt that was made all the same, found later in doubt.
     const { producer_id } = await database.db
       .selectFrom("deliveries")
@@ -88,7 +88,7 @@ describe("contradictions", () => {
       values (${id}, ${producer_id}, 2, 1, 2, ${`${id}.2`}, 'x', 'w', ledger_now() + interval '1 minute', ledger_now(),
         'unknown', 'timeout')`.execute(database.db);
     const second: Settlement = { ...accepted(first, "m-2"), number: 2 as AttemptNumber };
-    await settleAttempts(database.db, [second], decideSettlement);
+    await settleAttempts(database.db, [second], capabilityOf);
     expect(await stateOf(database.db, id)).toMatchObject({ state: "sent", provider_message_id: "m-1" });
     const items = await database.db
       .selectFrom("attention_items")

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { DeliveryId } from "../../src/ledger/delivery.ts";
+import { capabilityOf } from "../../src/providers/index.ts";
 import { settleAttempts } from "../../src/store/settlements.ts";
-import { decideSettlement } from "../../src/worker/settle.ts";
 import { moveInTime, take } from "../support/builders.ts";
 import { type Account, attemptsOf, onRung, openItem, settles, stateOf, work } from "../support/pipeline.ts";
 
@@ -26,7 +26,7 @@ describe("leases", () => {
   test("a sweep that comes after the settlement changes nothing", async () => {
     const id = await post();
     const claim = await claimAndDie();
-    await settleAttempts(database.db, [accepted(claim)], decideSettlement);
+    await settleAttempts(database.db, [accepted(claim)], capabilityOf);
     await moveInTime(database.db, id, 60_000);
     expect(await sweepOnce()).toMatchObject({ leases: 0 });
     expect(await stateOf(database.db, id)).toMatchObject({ state: "sent" });
@@ -37,7 +37,7 @@ describe("leases", () => {
     const claim = await claimAndDie();
     await moveInTime(database.db, id, 60_000);
     await sweepOnce();
-    const [settled] = await settleAttempts(database.db, [accepted(claim)], decideSettlement);
+    const [settled] = await settleAttempts(database.db, [accepted(claim)], capabilityOf);
     expect(settled?.state).toBe("sent");
     expect(await stateOf(database.db, id)).toMatchObject({ state: "sent", in_doubt: false });
     expect(await openItem(database.db, id)).toMatchObject({ resolution: "evidence" });
@@ -50,7 +50,7 @@ describe("leases", () => {
       const id = await post();
       const claim = await claimAndDie();
       await moveInTime(database.db, id, 60_000);
-      await Promise.all([sweepOnce(), settleAttempts(database.db, [accepted(claim)], decideSettlement)]);
+      await Promise.all([sweepOnce(), settleAttempts(database.db, [accepted(claim)], capabilityOf)]);
       expect(await stateOf(database.db, id)).toMatchObject({ state: "sent" });
     }
   });

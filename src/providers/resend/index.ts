@@ -2,6 +2,7 @@ import { beginning } from "../fields.ts";
 import type { Provider } from "../provider.ts";
 import { capability } from "./capability.ts";
 import { address, message } from "./message.ts";
+import { webhooks } from "./webhook.ts";
 
 export const resend: Provider = {
   name: "resend",
@@ -9,4 +10,5 @@ export const resend: Provider = {
   recipient: address,
   message,
   preview: (posted) => beginning((posted as { subject?: unknown }).subject),
+  webhooks,
 };

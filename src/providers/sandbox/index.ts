@@ -14,4 +14,5 @@ export const sandbox: Provider = {
     const { subject, text: body } = posted as { subject?: unknown; text?: unknown };
     return beginning(subject ?? body);
   },
+  webhooks: null,
 };

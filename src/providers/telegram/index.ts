@@ -2,6 +2,7 @@ import { beginning } from "../fields.ts";
 import type { Provider } from "../provider.ts";
 import { capability } from "./capability.ts";
 import { chat, message } from "./message.ts";
+import { webhooks } from "./webhook.ts";
 
 export const telegram: Provider = {
   name: "telegram",
@@ -12,4 +13,5 @@ export const telegram: Provider = {
     const { text, caption, photo, document } = posted as Record<string, unknown>;
     return beginning(text ?? caption ?? photo ?? document);
   },
+  webhooks,
 };
