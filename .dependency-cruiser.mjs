@@ -4,7 +4,7 @@ const rooms = {
   providers: ["ledger"],
   store: ["ledger"],
   worker: ["ledger", "store", "providers"],
-  api: ["ledger", "store", "providers"],
+  api: ["ledger", "store", "providers", "callbacks"],
   callbacks: ["ledger", "store"],
 };
 

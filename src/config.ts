@@ -18,6 +18,8 @@ export interface ChannelConfig {
   readonly fingerprint: string;
   /** Any of them signs the channel's webhooks. */
   readonly webhookSecrets: readonly string[];
+  /** Calls a second at most; null: as the provider's table says. `off`: no limit, for recipients neither. */
+  readonly ratePerSecond: number | "off" | null;
 }
 
 export interface Config {
@@ -37,6 +39,7 @@ export interface Config {
   readonly sweepIntervalMs: number;
   readonly shutdownGraceMs: number;
   readonly maxBodyBytes: number;
+  readonly allowPrivateCallbacks: boolean;
   readonly logLevel: (typeof LOG_LEVELS)[number];
   /** Everything that must never be logged. */
   readonly secrets: readonly string[];
@@ -74,6 +77,16 @@ const secrets = (name: string, provider: string) =>
     return all;
   });
 
+const FASTEST_PER_SECOND = 10_000;
+const rate = (name: string) =>
+  z
+    .string()
+    .regex(/^(off|\d{1,5}(\.\d{1,3})?)$/, `${name} must be a number of calls a second, or off`)
+    .transform((text) => (text === "off" ? text : Number(text)))
+    .refine((value) => value === "off" || (value > 0 && value <= FASTEST_PER_SECOND), {
+      error: `${name} must be more than 0 and at most ${FASTEST_PER_SECOND}`,
+    });
+
 const environment = z
   .object({
     DATABASE_URL: url("DATABASE_URL", ["postgres:", "postgresql:"]).optional(),
@@ -86,10 +99,13 @@ const environment = z
     RESEND_API_KEY: resendKey("RESEND_API_KEY").optional(),
     RESEND_BASE_URL: http("RESEND_BASE_URL").optional(),
     RESEND_WEBHOOK_SECRET: secrets("RESEND_WEBHOOK_SECRET", "resend").default([]),
+    RESEND_LOOKUP_API_KEY: resendKey("RESEND_LOOKUP_API_KEY").optional(),
     EMAIL_FROM: sender("EMAIL_FROM").optional(),
+    RESEND_RATE_PER_SECOND: rate("RESEND_RATE_PER_SECOND").optional(),
     TELEGRAM_BOT_TOKEN: botTokenForm("TELEGRAM_BOT_TOKEN").optional(),
     TELEGRAM_API_ROOT: http("TELEGRAM_API_ROOT").optional(),
     TELEGRAM_WEBHOOK_SECRET: secrets("TELEGRAM_WEBHOOK_SECRET", "telegram").default([]),
+    TELEGRAM_RATE_PER_SECOND: rate("TELEGRAM_RATE_PER_SECOND").optional(),
     SANDBOX: z.enum(["on", "off"], { error: "SANDBOX must be on or off" }).optional(),
     CHANNELS_FILE: z.string().optional(),
     PROVIDER_TIMEOUT_MS: whole("PROVIDER_TIMEOUT_MS", 100, 600_000).default(30_000),
@@ -99,6 +115,9 @@ const environment = z
     SWEEP_INTERVAL_MS: whole("SWEEP_INTERVAL_MS", 10, 60_000).default(2_000),
     SHUTDOWN_GRACE_MS: whole("SHUTDOWN_GRACE_MS", 0, 3_600_000).default(35_000),
     MAX_BODY_BYTES: whole("MAX_BODY_BYTES", 1_024, 104_857_600).default(10_485_760),
+    CALLBACKS_ALLOW_PRIVATE: z
+      .enum(["on", "off"], { error: "CALLBACKS_ALLOW_PRIVATE must be on or off" })
+      .default("off"),
     LOG_LEVEL: z.enum(LOG_LEVELS, { error: `LOG_LEVEL must be one of ${LOG_LEVELS.join(", ")}` }).default("info"),
   })
   .superRefine((env, context) => {
@@ -116,14 +135,17 @@ const environment = z
 
 const CHANNEL_ID = /^[a-z][a-z0-9_-]{0,62}$/;
 const channelId = z.string().regex(CHANNEL_ID, "id must be 1 to 63 of a-z, 0-9, _ and -, beginning with a letter");
+const ratePerSecond = z.union([z.literal("off"), z.number().positive().max(FASTEST_PER_SECOND)]).optional();
 const channelEntry = z.discriminatedUnion("provider", [
   z.strictObject({
     id: channelId,
     provider: z.literal("resend"),
     api_key_env: z.string(),
+    lookup_api_key_env: z.string().optional(),
     webhook_secret_env: z.string().optional(),
     base_url: http("base_url").optional(),
     from: sender("from").optional(),
+    rate_per_second: ratePerSecond,
   }),
   z.strictObject({
     id: channelId,
@@ -131,8 +153,9 @@ const channelEntry = z.discriminatedUnion("provider", [
     bot_token_env: z.string(),
     webhook_secret_env: z.string().optional(),
     api_root: http("api_root").optional(),
+    rate_per_second: ratePerSecond,
   }),
-  z.strictObject({ id: channelId, provider: z.literal("sandbox") }),
+  z.strictObject({ id: channelId, provider: z.literal("sandbox"), rate_per_second: ratePerSecond }),
 ]);
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -166,16 +189,22 @@ export function readConfig(env: Environment): { ok: true; config: Config } | { o
     sweepIntervalMs: from.SWEEP_INTERVAL_MS,
     shutdownGraceMs: from.SHUTDOWN_GRACE_MS,
     maxBodyBytes: from.MAX_BODY_BYTES,
+    allowPrivateCallbacks: from.CALLBACKS_ALLOW_PRIVATE === "on",
     logLevel: from.LOG_LEVEL,
     secrets: secretsOf(channels, from.LEDGER_ADMIN_KEY, from.DATABASE_URL),
   };
   return { ok: true, config };
 }
 
-const channelOf = (id: string, adapter: AdapterSettings, webhookSecrets: readonly string[] = []): ChannelConfig => ({
+const channelOf = (
+  id: string,
+  adapter: AdapterSettings,
+  more: { readonly webhookSecrets?: readonly string[]; readonly ratePerSecond?: number | "off" | undefined } = {},
+): ChannelConfig => ({
   id,
   adapter,
-  webhookSecrets,
+  webhookSecrets: more.webhookSecrets ?? [],
+  ratePerSecond: more.ratePerSecond ?? null,
   fingerprint: createHash("sha256").update(credential(adapter)).digest("hex").slice(0, 16),
 });
 
@@ -192,6 +221,9 @@ function credential(adapter: AdapterSettings): string {
   }
 }
 
+const credentialsOf = (adapter: AdapterSettings): string[] =>
+  adapter.provider === "resend" ? [adapter.apiKey, adapter.lookupApiKey ?? ""] : [credential(adapter)];
+
 function ownChannels(env: z.infer<typeof environment>): ChannelConfig[] {
   const channels: ChannelConfig[] = [];
   if (env.RESEND_API_KEY !== undefined) {
@@ -203,8 +235,9 @@ function ownChannels(env: z.infer<typeof environment>): ChannelConfig[] {
           apiKey: env.RESEND_API_KEY,
           ...(env.RESEND_BASE_URL !== undefined && { baseUrl: env.RESEND_BASE_URL }),
           ...(env.EMAIL_FROM !== undefined && { from: env.EMAIL_FROM }),
+          ...(env.RESEND_LOOKUP_API_KEY !== undefined && { lookupApiKey: env.RESEND_LOOKUP_API_KEY }),
         },
-        env.RESEND_WEBHOOK_SECRET,
+        { webhookSecrets: env.RESEND_WEBHOOK_SECRET, ratePerSecond: env.RESEND_RATE_PER_SECOND },
       ),
     );
   }
@@ -217,7 +250,7 @@ function ownChannels(env: z.infer<typeof environment>): ChannelConfig[] {
           botToken: env.TELEGRAM_BOT_TOKEN,
           ...(env.TELEGRAM_API_ROOT !== undefined && { apiRoot: env.TELEGRAM_API_ROOT }),
         },
-        env.TELEGRAM_WEBHOOK_SECRET,
+        { webhookSecrets: env.TELEGRAM_WEBHOOK_SECRET, ratePerSecond: env.TELEGRAM_RATE_PER_SECOND },
       ),
     );
   }
@@ -249,23 +282,26 @@ function fileChannels(path: string | undefined, env: Environment, faults: string
     return parsed?.success ? parsed.data : null;
   };
   return parsed.data.map((entry) => {
-    if (entry.provider === "sandbox") return channelOf(entry.id, { provider: "sandbox" });
+    const { rate_per_second: ratePerSecond } = entry;
+    if (entry.provider === "sandbox") return channelOf(entry.id, { provider: "sandbox" }, { ratePerSecond });
     const { webhook_secret_env: hook } = entry;
     const webhookSecrets = hook === undefined ? [] : (value(hook, (name) => secrets(name, entry.provider)) ?? []);
+    const more = { webhookSecrets, ratePerSecond };
     if (entry.provider === "telegram") {
       const { api_root: apiRoot } = entry;
       const botToken = value(entry.bot_token_env, botTokenForm) ?? "";
       const settings = { provider: "telegram", botToken, ...(apiRoot !== undefined && { apiRoot }) } as const;
-      return channelOf(entry.id, settings, webhookSecrets);
+      return channelOf(entry.id, settings, more);
     }
-    const { base_url: baseUrl, from } = entry;
+    const { base_url: baseUrl, from, lookup_api_key_env: lookup } = entry;
     const settings = {
       provider: "resend",
       apiKey: value(entry.api_key_env, resendKey) ?? "",
+      ...(lookup !== undefined && { lookupApiKey: value(lookup, resendKey) ?? "" }),
       ...(baseUrl !== undefined && { baseUrl }),
       ...(from !== undefined && { from }),
     } as const;
-    return channelOf(entry.id, settings, webhookSecrets);
+    return channelOf(entry.id, settings, more);
   });
 }
 
@@ -276,7 +312,7 @@ function secretsOf(
 ): string[] {
   const password = databaseUrl === undefined ? "" : new URL(databaseUrl).password;
   return [
-    ...channels.flatMap(({ adapter, webhookSecrets }) => [credential(adapter), ...webhookSecrets]),
+    ...channels.flatMap(({ adapter, webhookSecrets }) => [...credentialsOf(adapter), ...webhookSecrets]),
     adminKey ?? "",
     password,
     decodeURIComponent(password),

@@ -3,24 +3,31 @@ import type { Hono } from "hono";
 import type { Logger } from "pino";
 import { createApi, createHealthApi, SERVER_TIMEOUTS } from "./api/app.ts";
 import type { ApiChannel, ApiEnv, Readiness } from "./api/env.ts";
+import { startCallbacks } from "./callbacks/callbacks.ts";
 import { type Config, readConfig } from "./config.ts";
+import { pacingOf } from "./ledger/pacing.ts";
 import { createLog } from "./log.ts";
-import { openAdapter, PROVIDERS } from "./providers/index.ts";
+import { openAdapter, openLookup, PROVIDERS } from "./providers/index.ts";
+import type { LookupClient } from "./providers/provider.ts";
 import { registerChannels } from "./store/channels.ts";
 import { type Database, isConnectionError, openDatabase } from "./store/database.ts";
 import { type Embedded, openEmbedded } from "./store/embedded.ts";
+import { mendFeed } from "./store/feed.ts";
 import { ADMIN_PRODUCER, ensureAdminKey, ensureProducer } from "./store/keys.ts";
 import { migrate } from "./store/migrate.ts";
 import { databaseFaults } from "./store/readiness.ts";
 import { createWake, type Wake } from "./store/wake.ts";
 import type { ChannelSettings } from "./worker/channel.ts";
+import { startReconciler } from "./worker/reconcile.ts";
 import { openSpool } from "./worker/spool.ts";
 import { startWorker, type Worker } from "./worker/worker.ts";
 
-type Channels = ReadonlyMap<string, ChannelSettings & ApiChannel>;
+type Channels = ReadonlyMap<string, ChannelSettings & ApiChannel & { readonly lookup: LookupClient | null }>;
 
 /** A sweeper that has not finished a pass for this long is stuck. */
 const WORKER_STUCK_MS = 60_000;
+const LOOKUP_INTERVAL_MS = 5_000;
+const CALLBACK_CONCURRENCY = 32;
 /** After the grace period, what still hangs is left to the lease. */
 const LAST_RESORT_MS = 10_000;
 
@@ -85,6 +92,9 @@ async function startOn(embedded: Embedded | null, config: Config, log: Logger): 
   });
   const applied = await migrate(database.db);
   if (applied.length > 0) log.info({ event: "migrated", applied }, "the schema was brought up to date");
+  if (await mendFeed(database.db)) {
+    log.warn({ event: "feed.mended" }, "the events come from another cluster: the feed goes on above them");
+  }
   await registerChannels(
     database.db,
     config.channels.map(({ id, adapter, fingerprint }) => ({
@@ -96,16 +106,19 @@ async function startOn(embedded: Embedded | null, config: Config, log: Logger): 
   const channels = openChannels(config);
   const wake = createWake(database);
   const worker = config.role === "api" ? null : await startWorkerOf(config, database, channels, wake, log);
+  const stopAside = config.role === "api" ? null : startAside(config, database, channels, log);
   const ready = readinessOf(database, worker);
+  const stopping = new AbortController();
   const api =
     config.role === "worker"
       ? createHealthApi({ ready, log })
-      : await createApiOf(config, database, channels, wake, worker, ready, log);
+      : await createApiOf(config, database, channels, wake, worker, ready, stopping.signal, log);
   const server = await listen(api, config, log);
   return async () => {
+    stopping.abort();
     const closed = close(server, config.shutdownGraceMs);
-    await Promise.all([closed, worker?.stop(config.shutdownGraceMs)]);
-    await Promise.all([...channels.values()].map(({ adapter }) => adapter.close()));
+    await Promise.all([closed, worker?.stop(config.shutdownGraceMs), stopAside?.()]);
+    await Promise.all([...channels.values()].flatMap(({ adapter, lookup }) => [adapter.close(), lookup?.close()]));
     await database.close();
     await embedded?.stop();
     log.info({ event: "process.stopped" }, "stopped");
@@ -114,11 +127,14 @@ async function startOn(embedded: Embedded | null, config: Config, log: Logger): 
 
 function openChannels(config: Config): Channels {
   return new Map(
-    config.channels.map(({ id, adapter: settings, fingerprint, webhookSecrets }) => {
+    config.channels.map(({ id, adapter: settings, fingerprint, webhookSecrets, ratePerSecond }) => {
       const provider = PROVIDERS[settings.provider];
       if (!provider) throw new Error(`no provider ${settings.provider}`);
       const adapter = openAdapter(settings);
-      return [id, { id, provider, adapter, credentials: fingerprint, webhookSecrets, canLookUp: false }];
+      const pacing = pacingOf(provider.capability.limits, ratePerSecond);
+      const lookup = openLookup(settings);
+      const canLookUp = lookup !== null;
+      return [id, { id, provider, adapter, credentials: fingerprint, webhookSecrets, lookup, canLookUp, pacing }];
     }),
   );
 }
@@ -138,6 +154,19 @@ function startWorkerOf(config: Config, { db }: Database, channels: Channels, wak
   });
 }
 
+/** Beside the pipeline: asking providers what became of messages, and telling producers. Neither ever sends a message. */
+function startAside(config: Config, { db }: Database, channels: Channels, log: Logger): () => Promise<void> {
+  const clients = new Map([...channels].flatMap(([id, { lookup }]) => (lookup ? [[id, lookup] as const] : [])));
+  const reconciler = startReconciler({ db, log, intervalMs: LOOKUP_INTERVAL_MS }, clients);
+  const callbacks = startCallbacks({
+    ...{ db, log, allowPrivate: config.allowPrivateCallbacks },
+    ...{ pollIntervalMs: config.pollIntervalMs, concurrency: CALLBACK_CONCURRENCY },
+  });
+  return async () => {
+    await Promise.all([reconciler.stop(), callbacks.stop()]);
+  };
+}
+
 async function createApiOf(
   config: Config,
   { db }: Database,
@@ -145,6 +174,7 @@ async function createApiOf(
   wake: Wake,
   worker: Worker | null,
   ready: () => Promise<Readiness>,
+  stopping: AbortSignal,
   log: Logger,
 ): Promise<Hono<ApiEnv>> {
   const producerId = await ensureProducer(db, ADMIN_PRODUCER);
@@ -154,11 +184,13 @@ async function createApiOf(
     channels,
     admin: config.adminKey === null ? null : { key: config.adminKey, producerId },
     maxBodyBytes: config.maxBodyBytes,
+    allowPrivateCallbacks: config.allowPrivateCallbacks,
     wake(ids) {
       worker?.wake(ids);
       wake.notify(ids);
     },
     ready,
+    stopping,
     log,
   });
 }

@@ -59,3 +59,8 @@ create table recipient_states (
 
 -- The absence of webhooks is what nobody would notice.
 alter table channels add column if not exists last_webhook_at timestamptz(3);
+
+-- The keys that were made with every scope have the new one, too.
+update api_keys k set scopes = k.scopes || '{receipts:read}'::text[]
+from producers p
+where p.id = k.producer_id and p.name = 'admin' and 'keys:write' = any (k.scopes) and not 'receipts:read' = any (k.scopes);

@@ -3,18 +3,22 @@ import { Hono, type MiddlewareHandler } from "hono";
 import { isConflict, isConnectionError } from "../store/database.ts";
 import { attentionHandlers } from "./attention.ts";
 import { type Authenticate, createAuthenticate, requireScope } from "./auth.ts";
+import { callbackHandlers } from "./callbacks.ts";
 import { channelHandlers } from "./channels.ts";
 import { deliveryHandlers } from "./deliveries.ts";
 import { mountDocs } from "./docs.ts";
 import type { ApiContext, ApiDeps, ApiEnv, Handler, Readiness } from "./env.ts";
+import { eventHandlers } from "./events.ts";
 import { keyHandlers } from "./keys.ts";
 import { boundPatience, inTime, unavailable } from "./patience.ts";
 import { Problem } from "./problem.ts";
+import { producerHandlers } from "./producers.ts";
 import { getProviders } from "./providers.ts";
 import { receiptHandlers } from "./receipts.ts";
 import { createReceive } from "./receive.ts";
 import { type OperationId, ROUTES } from "./routes/index.ts";
 import type { Route } from "./routes/route.ts";
+import { suppressionHandlers } from "./suppressions.ts";
 import { webhookHandlers } from "./webhooks.ts";
 
 /** For the HTTP server: a body or a head that does not arrive in time ends the connection. Milliseconds. */
@@ -37,6 +41,10 @@ export function createApi(deps: ApiDeps): Hono<ApiEnv> {
     ...attentionHandlers(deps),
     ...receiptHandlers(deps, receive),
     ...webhookHandlers(deps, receive),
+    ...suppressionHandlers(deps),
+    ...eventHandlers(deps),
+    ...producerHandlers(deps),
+    ...callbackHandlers(deps),
     ...keyHandlers(deps),
     ...healthHandlers(deps),
     getProviders,

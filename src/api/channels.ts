@@ -1,8 +1,17 @@
 import type { z } from "zod";
-import { CHANNEL_ID, type ChannelHealth, listChannels, pauseChannel, resumeChannel } from "../store/channels.ts";
+import { pacingOf } from "../ledger/pacing.ts";
+import { PROVIDERS } from "../providers/index.ts";
+import {
+  CHANNEL_ID,
+  type ChannelHealth,
+  listChannels,
+  pauseChannel,
+  type RecentCalls,
+  resumeChannel,
+} from "../store/channels.ts";
 import type { ApiContext, ApiDeps, Handler } from "./env.ts";
 import { faultsOf } from "./faults.ts";
-import { readJsonBody } from "./json.ts";
+import { readJsonBody, readOptionalJsonBody } from "./json.ts";
 import { invalid, Problem } from "./problem.ts";
 import * as schemas from "./schemas.ts";
 
@@ -14,8 +23,19 @@ function channelId(context: ApiContext): string {
   return id;
 }
 
+type View = z.infer<typeof schemas.channel>;
+
+function verdictsOf({ accepted, refused, deferred, unknown, minutes, meanMs, maxMs }: RecentCalls): View["verdicts"] {
+  const calls = accepted + refused + deferred + unknown;
+  return {
+    ...{ accepted, refused, deferred, unknown },
+    calls_per_minute: Math.round((calls / minutes) * 10) / 10,
+    latency_ms: { mean: meanMs, max: maxMs },
+  };
+}
+
 export function channelHandlers(deps: ApiDeps) {
-  function view(row: ChannelHealth): z.infer<typeof schemas.channel> {
+  function view(row: ChannelHealth): View {
     return {
       id: row.id,
       provider: row.provider,
@@ -33,7 +53,23 @@ export function channelHandlers(deps: ApiDeps) {
       backlog: row.backlog,
       in_flight: row.inFlight,
       oldest_due_at: row.oldestDueAt?.toISOString() ?? null,
+      breaker: {
+        state: row.breakerOpenedAt === null ? "closed" : "open",
+        opened_at: row.breakerOpenedAt?.toISOString() ?? null,
+        until: row.breakerOpenUntil?.toISOString() ?? null,
+      },
+      rate: rateOf(row),
+      verdicts: verdictsOf(row.calls),
+      last_webhook_at: row.lastWebhookAt?.toISOString() ?? null,
     };
+  }
+
+  /** The rate that this process would obey. */
+  function rateOf(row: ChannelHealth): View["rate"] {
+    const limits = PROVIDERS[row.provider]?.capability.limits;
+    const pacing = deps.channels.get(row.id)?.pacing ?? (limits ? pacingOf(limits, null) : null);
+    if (pacing?.perSecond === "learned") return { per_second: row.learnedRate, source: "learned" };
+    return { per_second: pacing?.perSecond ?? null, source: pacing?.source ?? "provider" };
   }
 
   async function answer(context: ApiContext, id: string, changed: unknown): Promise<Response> {
@@ -57,12 +93,12 @@ export function channelHandlers(deps: ApiDeps) {
 
   const postResume: Handler = async (context) => {
     const id = channelId(context);
-    const row = await resumeChannel(deps.db, id);
+    const parsed = schemas.resumeRequest.safeParse(await readOptionalJsonBody(context, deps.maxBodyBytes));
+    if (!parsed.success) throw invalid(faultsOf(parsed.error, []));
+    const by = context.get("principal").keyName;
+    const row = await resumeChannel(deps.db, id, by, parsed.data.reason ?? null);
     deps.wake([id]);
-    deps.log.warn(
-      { event: "channel.resumed", channel: id, by: context.get("principal").keyName },
-      "a channel was resumed",
-    );
+    deps.log.warn({ event: "channel.resumed", channel: id, by }, "a channel was resumed");
     return await answer(context, id, row);
   };
 

@@ -7,6 +7,7 @@ import type { Posted } from "../store/intake.ts";
 import { faultsOf, reservedKeys } from "./faults.ts";
 import { instantAhead } from "./instant.ts";
 import { type Fault, invalid, Problem, type ProblemType, pointerOf, summary } from "./problem.ts";
+import { quietHours } from "./quiet-hours.ts";
 
 const MAX_METADATA = 16_384;
 
@@ -27,6 +28,10 @@ export const deliveryRequest = z
     deliver_at: instantAhead.optional(),
     expires_at: instantAhead.optional().meta({ description: "at this instant it has expired" }),
     on_unknown: z.enum(ON_UNKNOWN).optional(),
+    quiet_hours: quietHours
+      .nullable()
+      .optional()
+      .meta({ description: "when it is not sent; null: it may be sent at any time; absent: as its producer's are" }),
     metadata: z.record(z.string(), z.unknown()).optional().meta({ description: "yours; at most 16 KiB as JSON" }),
   })
   .meta({ id: "DeliveryRequest" });
@@ -77,8 +82,9 @@ function readFields(posted: Readonly<Record<string, unknown>>): { request: Reque
 
 const date = (text: string | undefined): Date | null => (text === undefined ? null : new Date(text));
 
-const meaning = ({ channel = "", on_unknown = "attention", deliver_at, expires_at, occurrence }: Request) => ({
+const meaning = ({ channel = "", on_unknown = "attention", deliver_at, expires_at, occurrence, ...more }: Request) => ({
   channel,
+  ...(more.quiet_hours !== undefined && { quietHours: more.quiet_hours }),
   onUnknown: on_unknown,
   deliverAt: date(deliver_at),
   expiresAt: date(expires_at),

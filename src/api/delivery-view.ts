@@ -1,24 +1,32 @@
 import type { z } from "zod";
 import { gate } from "../ledger/gate.ts";
+import { quietUntil } from "../ledger/quiet-hours.ts";
 import type { AttemptRow, DeliveryRow } from "../store/deliveries.ts";
 import type * as schemas from "./schemas.ts";
 
 const text = (at: Date | null): string | null => at?.toISOString() ?? null;
 const millis = (at: Date | null): number | null => at?.getTime() ?? null;
 
-/** Why a pending delivery waits now, and until when: what the gate says, not what it said when it was last asked. */
+/**
+ * Why a pending delivery waits now, and until when: what the gate says, not what it said when it was last asked. Where it
+ * said quiet hours or pace, the delivery's own time had come, and it was moved to where that hold ends.
+ */
 function holdOf(row: DeliveryRow, configured: boolean): z.infer<typeof schemas.delivery>["hold"] {
   if (row.state !== "pending" || row.next_attempt_at === null) return null;
+  const now = row.now.getTime();
+  const next = row.next_attempt_at.getTime();
+  const movedTo = (reason: typeof row.hold_reason) => (row.hold_reason === reason && next > now ? next : null);
+  const [quiet, paced] = [movedTo("quiet_hours"), movedTo("rate_limited")];
   const decision = gate(
     {
       cancelled: false,
       expiresAt: millis(row.expires_at),
       suppressed: row.suppressed,
-      nextAttemptAt: row.next_attempt_at.getTime(),
+      nextAttemptAt: quiet === null && paced === null ? next : now,
       attemptCount: row.attempt_count,
       inDoubt: row.in_doubt,
-      quietUntil: null,
-      recipientPacedUntil: null,
+      quietUntil: quiet ?? (row.quiet_hours && quietUntil(row.quiet_hours, now)),
+      recipientPacedUntil: paced,
     },
     {
       paused: row.channel_paused_at === null ? null : { until: millis(row.channel_paused_until) },
@@ -26,7 +34,7 @@ function holdOf(row: DeliveryRow, configured: boolean): z.infer<typeof schemas.d
       breakerOpenUntil: millis(row.breaker_open_until),
       pacedUntil: millis(row.paced_until),
     },
-    row.now.getTime(),
+    now,
   );
   if (decision.gate !== "hold") return null;
   return { reason: decision.reason, until: decision.until === null ? null : new Date(decision.until).toISOString() };
@@ -57,6 +65,7 @@ export function deliveryView(row: DeliveryRow, configured: boolean): z.infer<typ
     settled_at: text(row.settled_at),
     metadata: row.metadata,
     on_unknown: row.on_unknown,
+    quiet_hours: row.quiet_hours,
     attention:
       row.attention_id && row.attention_reason && row.attention_opened_at
         ? { id: row.attention_id, reason: row.attention_reason, opened_at: row.attention_opened_at.toISOString() }

@@ -1,5 +1,6 @@
 import type { Context } from "hono";
 import type { Logger } from "pino";
+import type { Pacing } from "../ledger/pacing.ts";
 import type { Adapter, Provider } from "../providers/provider.ts";
 import type { Principal } from "../store/keys.ts";
 import type { Db } from "../store/schema.ts";
@@ -39,6 +40,7 @@ export interface ApiChannel {
   readonly webhookSecrets: readonly string[];
   /** The provider is asked what became of a doubtful message before a person is. */
   readonly canLookUp: boolean;
+  readonly pacing: Pacing;
 }
 
 export interface ApiDeps {
@@ -47,8 +49,12 @@ export interface ApiDeps {
   readonly channels: ReadonlyMap<string, ApiChannel>;
   readonly admin: AdminKey | null;
   readonly maxBodyBytes: number;
+  /** Callbacks may lead to loopback and private addresses, and go without TLS. */
+  readonly allowPrivateCallbacks: boolean;
   /** Something may be due on these channels. */
   wake(channels: Iterable<string>): void;
   ready(): Promise<Readiness>;
+  /** Aborted when the process begins to stop: whoever only waits is answered at once. */
+  readonly stopping: AbortSignal;
   readonly log: Logger;
 }

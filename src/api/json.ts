@@ -15,6 +15,14 @@ export async function readJsonBody(context: ApiContext, maxBytes: number): Promi
   return parseJson(await readBody(context, maxBytes));
 }
 
+/** Likewise; a request without a body is an empty object. */
+export async function readOptionalJsonBody(context: ApiContext, maxBytes: number): Promise<unknown> {
+  const bytes = await readBody(context, maxBytes);
+  if (bytes.length === 0) return {};
+  checkMediaType(context.req.raw.headers);
+  return parseJson(bytes);
+}
+
 function checkMediaType(headers: Headers): void {
   const [type, ...parameters] = (headers.get("content-type") ?? "").toLowerCase().split(";");
   if (type?.trim() !== "application/json")

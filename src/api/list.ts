@@ -45,7 +45,8 @@ export const writeTimeCursor = (list: string, at: Date, id: string): string =>
 
 export function readTimeCursor(cursor: string, list: string): { at: Date; id: string } {
   const [of, ms, id] = Buffer.from(cursor, "base64url").toString("latin1").split(":");
-  const at = new Date(/^\d{1,15}$/.test(ms ?? "") ? Number(ms) : Number.NaN);
+  // Fourteen digits reach the year 5138; with more, PostgreSQL cannot read what the driver writes.
+  const at = new Date(/^\d{1,14}$/.test(ms ?? "") ? Number(ms) : Number.NaN);
   if (of !== list || Number.isNaN(at.getTime()) || !z.uuid().safeParse(id).success) throw foreign();
   if (writeTimeCursor(list, at, id ?? "") !== cursor) throw foreign();
   return { at, id: id ?? "" };

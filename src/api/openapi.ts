@@ -8,7 +8,7 @@ import * as schemas from "./schemas.ts";
 const DESCRIPTION = `One message, one recipient, one stable name: sent once, or visibly not sent, or visibly unknown.
 
 Errors are RFC 9457 problems. Times are RFC 3339 in UTC with milliseconds. Lists take \`limit\` (1–100, default 25) and an
-opaque \`cursor\`, and answer \`{ data, next_cursor }\`.`;
+opaque \`cursor\`, and answer \`{ data, next_cursor }\`; the event feed is read by \`after\`, and its \`next_cursor\` is never null.`;
 
 /** The contract, generated from the same table that the app mounts. */
 export function openapiDocument() {
@@ -48,7 +48,9 @@ function operation(operationId: string, route: Route): ZodOpenApiOperationObject
       ...(route.query && { query: route.query }),
       ...(route.headers && { header: route.headers }),
     },
-    ...(route.body && { requestBody: { required: true, content: { "application/json": { schema: route.body } } } }),
+    ...(route.body && {
+      requestBody: { required: !route.bodyIsOptional, content: { "application/json": { schema: route.body } } },
+    }),
     responses: { ...answers(route), ...problems(route) },
   };
 }

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { FAILURES, HOLD_REASONS, ON_UNKNOWN, RECEIPT_STATUSES, STATES } from "../ledger/delivery.ts";
 import { VERDICTS } from "../ledger/verdict.ts";
 import { ADMIN_PRODUCER, SCOPES } from "../store/keys.ts";
+import { quietHours } from "./quiet-hours.ts";
 
 /** The shapes of the answers: what openapi.yaml says, and what the tests hold the service to. */
 
@@ -74,6 +75,7 @@ const deliveryFields = {
   settled_at: time.nullable(),
   metadata: z.record(z.string(), z.unknown()).nullable(),
   on_unknown: z.enum(ON_UNKNOWN),
+  quiet_hours: quietHours.nullable().meta({ description: "its own, or else its producer's" }),
   attention: z.strictObject({ id: z.uuid(), reason: z.string(), opened_at: time }).nullable(),
 };
 
@@ -161,12 +163,32 @@ export const channel = z
     backlog: z.int().meta({ description: "pending deliveries; 10000 means that or more" }),
     in_flight: z.int(),
     oldest_due_at: time.nullable(),
+    breaker: z
+      .strictObject({ state: z.enum(["closed", "open"]), opened_at: time.nullable(), until: time.nullable() })
+      .meta({ description: "open: the provider fails for everyone; until: when the next single probe is made" }),
+    rate: z
+      .strictObject({ per_second: z.number().nullable(), source: z.enum(["setting", "provider", "learned"]) })
+      .meta({ description: "calls a second at most, null: no limit; and who says so" }),
+    verdicts: z
+      .strictObject({
+        accepted: z.int(),
+        refused: z.int(),
+        deferred: z.int(),
+        unknown: z.int(),
+        calls_per_minute: z.number(),
+        latency_ms: z.strictObject({ mean: z.number().nullable(), max: z.number().nullable() }),
+      })
+      .meta({ description: "what the calls of the last five minutes proved" }),
+    last_webhook_at: time.nullable(),
   })
   .meta({ id: "Channel" });
 export const channelList = z
   .strictObject({ data: z.array(channel), next_cursor: z.null() })
   .meta({ id: "ChannelList" });
 export const pauseRequest = z.strictObject({ reason: storable(500) }).meta({ id: "PauseRequest" });
+export const resumeRequest = z
+  .strictObject({ reason: storable(500).optional() })
+  .meta({ id: "ResumeRequest", description: "why, for the record" });
 
 export const providers = z
   .strictObject({

@@ -48,6 +48,8 @@ export interface AnswerRow {
   readonly suppresses?: true;
   readonly alarm?: true;
   readonly slowsChannel?: true;
+  /** It blames the provider, for everyone: enough of them open the channel's breaker. */
+  readonly failing?: true;
   /** In words, for the README and `GET /v1/providers`. */
   readonly means: string;
   /** Provider document, package or measurement that the row rests on. */
@@ -60,9 +62,20 @@ export interface Lookup {
   readonly source: string;
 }
 
+/** At most so many calls in any such time, for one recipient. */
+export interface RecipientLimit {
+  /** In words: `chat`, `group`. */
+  readonly recipients: string;
+  /** A regular expression: which recipients are meant; absent: all. */
+  readonly matching?: string;
+  readonly calls: number;
+  readonly perMs: number;
+}
+
 export interface Limits {
-  readonly perSecond: number | null;
-  readonly perRecipient: string | null;
+  /** Calls; `learned`: its answers say how many; null: none that are known. */
+  readonly perSecond: number | "learned" | null;
+  readonly perRecipient: readonly RecipientLimit[];
   readonly maxRecipients: number | null;
   readonly maxBatch: number | null;
   readonly sizes: string;
@@ -124,6 +137,7 @@ export function classify(table: Capability, answer: Answer, context: CallContext
     movedTo: row?.verdict === "deferred" ? answer.movedTo : null,
     alarm: row?.alarm ?? row === undefined,
     slowsChannel: row?.slowsChannel ?? false,
+    failing: row?.failing ?? false,
   };
 }
 

@@ -26,6 +26,8 @@ export interface Answer {
   readonly retryAfterS: number | null;
   /** The recipient's new address, when the provider says it moved (Telegram's `migrate_to_chat_id`). */
   readonly movedTo: string | null;
+  /** Calls a second that the provider says it allows this account; already made sane by `saneLimitPerSecond`. */
+  readonly limitPerSecond: number | null;
 }
 
 /** A verdict with everything that settlement needs to know about it. */
@@ -47,6 +49,8 @@ export interface Outcome {
   readonly alarm: boolean;
   /** The provider asked everybody on this channel to slow down. */
   readonly slowsChannel: boolean;
+  /** It blames the provider, for everyone: enough of them open the channel's breaker. */
+  readonly failing: boolean;
 }
 
 const LONGEST_RETRY_AFTER_S = 31 * 24 * 3600;
@@ -64,6 +68,12 @@ export function saneRetryAfterS(value: unknown): number | null {
         : Number.NaN;
   return Number.isFinite(seconds) && seconds >= 0 && seconds <= LONGEST_RETRY_AFTER_S ? seconds : null;
 }
+
+const HIGHEST_LIMIT_PER_SECOND = 10_000;
+
+/** Calls a second as a provider says it, or null when that is absurd: to obey it would stop the channel, or be no limit. */
+export const saneLimitPerSecond = (perSecond: number): number | null =>
+  perSecond >= 0.01 && perSecond <= HIGHEST_LIMIT_PER_SECOND ? perSecond : null;
 
 /** No provider call was made under this claim: its worker says so itself. */
 export const NEVER_CALLED = "never_called";
@@ -88,5 +98,6 @@ export function ownOutcome(verdict: Exclude<Verdict, "accepted">, reason: string
     movedTo: null,
     alarm: false,
     slowsChannel: false,
+    failing: false,
   };
 }

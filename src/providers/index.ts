@@ -1,7 +1,8 @@
 import type { Capability } from "../ledger/capability.ts";
-import type { Adapter, Provider } from "./provider.ts";
+import type { Adapter, LookupClient, Provider } from "./provider.ts";
 import { openResend, type ResendSettings } from "./resend/adapter.ts";
 import { resend } from "./resend/index.ts";
+import { openResendLookup } from "./resend/lookup.ts";
 import { openSandbox, type SandboxSettings } from "./sandbox/adapter.ts";
 import { sandbox } from "./sandbox/index.ts";
 import { openTelegram, type TelegramSettings } from "./telegram/adapter.ts";
@@ -33,5 +34,20 @@ export function openAdapter(settings: AdapterSettings): Adapter {
       return openSandbox(settings);
     default:
       throw new Error(`no adapter for ${settings satisfies never}`);
+  }
+}
+
+/** Asks the account's provider what became of messages; null where that cannot be asked, or no key for it is configured. */
+export function openLookup(settings: AdapterSettings): LookupClient | null {
+  switch (settings.provider) {
+    case "resend": {
+      const { lookupApiKey: apiKey, baseUrl } = settings;
+      return apiKey === undefined ? null : openResendLookup({ apiKey, ...(baseUrl !== undefined && { baseUrl }) });
+    }
+    case "telegram":
+    case "sandbox":
+      return null;
+    default:
+      throw new Error(`no look-ups for ${settings satisfies never}`);
   }
 }

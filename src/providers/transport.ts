@@ -8,28 +8,35 @@ export interface Exchange {
   readonly status: number | null;
   /** Lower-case names. Empty without an answer. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  /** The whole body, or null when it was lost, cut off or larger than 1 MiB. */
+  /** The whole body, or null when it was lost, cut off or too large. */
   readonly body: string | null;
   /** Why there is no answer or no body. */
   readonly error: { readonly code: string; readonly message: string } | null;
 }
 
-export interface HttpRequest {
+export interface Question {
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
   /** For the whole call: connecting, writing, and reading the answer. */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
+  /** The largest body of an answer that is read, in bytes. Default 1 MiB. */
+  readonly largestAnswer?: number;
+}
+
+export interface HttpRequest extends Question {
+  readonly body: string;
 }
 
 export interface Transport {
   /** POSTs once: no retries, no redirects. Never rejects. */
   post(request: HttpRequest): Promise<Exchange>;
+  /** GETs once, likewise. */
+  get(question: Question): Promise<Exchange>;
   close(): Promise<void>;
 }
 
-const LARGEST_BODY = 1_048_576;
+const LARGEST_ANSWER = 1_048_576;
 // Servers close idle sockets after five seconds and more; a request written to a socket that is being closed is in doubt.
 const KEEP_ALIVE_MS = 4_000;
 
@@ -51,14 +58,16 @@ export function openTransport(redact: (text: string) => string): Transport {
     connect: { timeout: 10_000 },
   });
   return {
-    post: (request) => new Promise((resolve) => new Post(request, redact, resolve).start(agent)),
+    post: (request) =>
+      new Promise((resolve) => new RoundTrip(request, redact, resolve).start(agent, "POST", request.body)),
+    get: (question) => new Promise((resolve) => new RoundTrip(question, redact, resolve).start(agent, "GET", null)),
     close: () => agent.destroy(),
   };
 }
 
 /** One request under way: collects what is seen, and ends exactly once. */
-class Post implements Dispatcher.DispatchHandler {
-  readonly #request: HttpRequest;
+class RoundTrip implements Dispatcher.DispatchHandler {
+  readonly #request: Question;
   readonly #redact: (text: string) => string;
   readonly #resolve: (exchange: Exchange) => void;
   readonly #deadline: NodeJS.Timeout;
@@ -71,7 +80,7 @@ class Post implements Dispatcher.DispatchHandler {
   #chunks: Buffer[] = [];
   #size = 0;
 
-  constructor(request: HttpRequest, redact: (text: string) => string, resolve: (exchange: Exchange) => void) {
+  constructor(request: Question, redact: (text: string) => string, resolve: (exchange: Exchange) => void) {
     this.#request = request;
     this.#redact = redact;
     this.#resolve = resolve;
@@ -81,15 +90,15 @@ class Post implements Dispatcher.DispatchHandler {
     );
   }
 
-  start(agent: Agent): void {
-    const { url, headers, body, signal } = this.#request;
+  start(agent: Agent, method: "GET" | "POST", body: string | null): void {
+    const { url, headers, signal } = this.#request;
     if (signal.aborted) {
       this.#onAbort();
       return;
     }
     signal.addEventListener("abort", this.#onAbort, { once: true });
     try {
-      agent.dispatch({ origin: url.origin, path: url.pathname + url.search, method: "POST", headers, body }, this);
+      agent.dispatch({ origin: url.origin, path: url.pathname + url.search, method, headers, body }, this);
     } catch (error) {
       // Refused by undici itself (a header that cannot be written), before anything was queued.
       this.#fail(error);
@@ -116,8 +125,9 @@ class Post implements Dispatcher.DispatchHandler {
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    const largest = this.#request.largestAnswer ?? LARGEST_ANSWER;
     this.#size += chunk.length;
-    if (this.#size > LARGEST_BODY) this.#giveUp("BODY_TOO_LARGE", `the answer is larger than ${LARGEST_BODY} bytes`);
+    if (this.#size > largest) this.#giveUp("BODY_TOO_LARGE", `the answer is larger than ${largest} bytes`);
     else this.#chunks.push(chunk);
   }
 

@@ -1,17 +1,55 @@
 import { sql, type Transaction } from "kysely";
+import { type Heard, hear } from "./breaker.ts";
+import { countCalls } from "./call-counts.ts";
 import type { Write } from "./held.ts";
 import type { Schema } from "./schema.ts";
 import { type Suppression, suppressRecipients } from "./suppress.ts";
 
-/** What verdicts say about more than their own delivery: the channel held or slowed, a recipient suppressed or moved. */
+/**
+ * What verdicts say about more than their own delivery: the channel held, slowed, or known to fail; a recipient suppressed or
+ * moved; the calls counted. The channels' rows are locked first, and in order; what follows may come in any.
+ */
 export async function applyChannelEffects(tx: Transaction<Schema>, writes: readonly Write[]): Promise<void> {
+  const heard = heardOf(writes);
+  await Promise.all([
+    heard.length === 0 ? null : hear(tx, heard).then(() => applyToChannels(tx, writes)),
+    countCalls(tx, writes.filter(isCall)),
+    suppressRecipients(tx, writes.filter(({ settlement }) => settlement.outcome.suppresses).map(suppressionOf)),
+  ]);
+}
+
+/** A call that was made and answered, and is written for the first time: not a lease, not late evidence. */
+const isCall = ({ settlement, change }: Write): boolean =>
+  settlement.witness.source === "answer" && !change.isEvidence && settlement.answer !== null;
+
+const concernsChannel = ({ settlement: { outcome } }: Write): boolean =>
+  outcome.scope === "channel" || outcome.slowsChannel;
+
+function heardOf(writes: readonly Write[]): Heard[] {
+  const telling = writes.filter((write) => isCall(write) || concernsChannel(write) || write.settlement.outcome.movedTo);
+  return [...Map.groupBy(telling, ({ held }) => held.delivery.channel)].map(([channel, ofOne]) => {
+    const calls = ofOne.filter(isCall);
+    return {
+      channel,
+      calls: calls.map(({ settlement: { number, outcome }, held }) => ({
+        claimedAt: held.attempts.find((attempt) => attempt.number === number)?.claimedAt ?? 0,
+        // A spooled outcome of an earlier version does not say.
+        failing: outcome.failing ?? false,
+      })),
+      limitPerSecond:
+        calls.findLast(({ settlement }) => settlement.call?.limitPerSecond)?.settlement.call?.limitPerSecond ?? null,
+      touches: ofOne.some(concernsChannel),
+    };
+  });
+}
+
+async function applyToChannels(tx: Transaction<Schema>, writes: readonly Write[]): Promise<void> {
   for (const write of writes) {
     const { outcome } = write.settlement;
     if (outcome.scope === "channel") await holdChannel(tx, write);
     if (outcome.slowsChannel) await slowChannel(tx, write);
     if (outcome.movedTo !== null) await rememberMove(tx, write, outcome.movedTo);
   }
-  await suppressRecipients(tx, writes.filter(({ settlement }) => settlement.outcome.suppresses).map(suppressionOf));
 }
 
 const suppressionOf = ({ settlement, held }: Write): Suppression => ({
@@ -38,7 +76,8 @@ async function holdChannel(tx: Transaction<Schema>, { settlement, held }: Write)
       returning id
     )
     insert into events (type, producer_id, data)
-    select 'channel.paused', ${settlement.producerId}, json_build_object('channel', id, 'reason', ${reason}::text)
+    select 'channel.paused', (select id from producers where name = 'admin'),
+      json_build_object('channel', id, 'reason', ${reason}::text, 'note', ${settlement.answer?.message ?? null}::text, 'by', 'ledger')
     from paused`.execute(tx);
 }
 

@@ -13,11 +13,17 @@ export interface ChannelRow {
   readonly pauseReason: string | null;
   readonly pauseNote: string | null;
   readonly pausedBy: string | null;
+  /** Null: the breaker is closed. */
+  readonly breakerOpenedAt: Date | null;
   readonly breakerOpenUntil: Date | null;
   readonly pacedUntil: Date | null;
+  /** Calls a second, as the provider's answers say; null: they have not said it. */
+  readonly learnedRate: number | null;
+  readonly lastWebhookAt: Date | null;
 }
 
 export interface ChannelHealth extends ChannelRow {
+  readonly calls: RecentCalls;
   /** Pending deliveries; counted up to 10,000, then that number means "or more". */
   readonly backlog: number;
   /** Claimed deliveries; counted likewise. */
@@ -26,7 +32,11 @@ export interface ChannelHealth extends ChannelRow {
 }
 
 const columns = sql`id, provider, paused_at as "pausedAt", paused_until as "pausedUntil", pause_reason as "pauseReason",
-  pause_note as "pauseNote", paused_by as "pausedBy", breaker_open_until as "breakerOpenUntil", paced_until as "pacedUntil"`;
+  pause_note as "pauseNote", paused_by as "pausedBy", breaker_opened_at as "breakerOpenedAt",
+  breaker_open_until as "breakerOpenUntil", paced_until as "pacedUntil", learned_rate as "learnedRate",
+  last_webhook_at as "lastWebhookAt"`;
+/** Channels belong to no producer: their events are the ledger's own. */
+const admin = sql`(select id from producers where name = 'admin')`;
 
 /**
  * Makes the configured channels known to all replicas. A hold that the ledger put on a channel for its credentials ends
@@ -54,7 +64,7 @@ export async function registerChannels(
       )
       select 1 from changed where paused_by = 'ledger' and pause_reason = 'credentials_refused'`
       .execute(db)
-      .then(({ rows }) => (rows.length > 0 ? resumeChannel(db, id) : null));
+      .then(({ rows }) => (rows.length > 0 ? resumeChannel(db, id, "ledger", "the credentials have changed") : null));
   }
 }
 
@@ -71,6 +81,26 @@ export async function findProviders(db: Db, ids: readonly string[]): Promise<Rea
   return new Map(rows.map(({ id, provider }) => [id, provider]));
 }
 
+/** What the calls of the last five minutes proved, and how long they took. */
+export interface RecentCalls {
+  readonly accepted: number;
+  readonly refused: number;
+  readonly deferred: number;
+  readonly unknown: number;
+  /** Minutes in which they were made: the one that runs, and the four before it. */
+  readonly minutes: number;
+  readonly meanMs: number | null;
+  readonly maxMs: number | null;
+}
+
+const recentCalls = sql`json_build_object(
+  'accepted', coalesce(sum(n.calls) filter (where n.verdict = 'accepted'), 0),
+  'refused', coalesce(sum(n.calls) filter (where n.verdict = 'refused'), 0),
+  'deferred', coalesce(sum(n.calls) filter (where n.verdict = 'deferred'), 0),
+  'unknown', coalesce(sum(n.calls) filter (where n.verdict = 'unknown'), 0),
+  'minutes', 4 + extract(second from ledger_now()) / 60,
+  'meanMs', round(sum(n.latency_ms_sum) / sum(n.calls), 1), 'maxMs', max(n.latency_ms_max))`;
+
 /** All channels that were ever configured, with their backlogs. Bounded: a backlog is counted up to 10,000. */
 export async function listChannels(db: Db): Promise<readonly ChannelHealth[]> {
   const { rows } = await sql<ChannelHealth>`
@@ -81,7 +111,9 @@ export async function listChannels(db: Db): Promise<readonly ChannelHealth[]> {
         select from attempts a join deliveries d on d.id = a.delivery_id and d.producer_id = a.producer_id
         where a.settled_at is null and d.channel = channels.id limit 10000) as claimed) as "inFlight",
       (select min(d.next_attempt_at) from deliveries d
-        where d.channel = channels.id and d.state = 'pending') as "oldestDueAt"
+        where d.channel = channels.id and d.state = 'pending') as "oldestDueAt",
+      (select ${recentCalls} from call_counts n
+        where n.channel = channels.id and n.minute > ledger_now() - interval '5 minutes') as calls
     from channels order by id`.execute(db);
   return rows;
 }
@@ -89,17 +121,35 @@ export async function listChannels(db: Db): Promise<readonly ChannelHealth[]> {
 /** The kill switch: no claim is made on it from this commit on, by any replica. Null when there is no such channel. */
 export async function pauseChannel(db: Db, id: string, by: string, note: string): Promise<ChannelRow | null> {
   const { rows } = await sql<ChannelRow>`
-    update channels
-    set paused_at = ledger_now(), paused_until = null, pause_reason = 'operator', pause_note = ${note}, paused_by = ${by}
-    where id = ${id} returning ${columns}`.execute(db);
+    with paused as (
+      update channels
+      set paused_at = ledger_now(), paused_until = null, pause_reason = 'operator', pause_note = ${note}, paused_by = ${by}
+      where id = ${id} returning *
+    ), told as (
+      insert into events (type, producer_id, data)
+      select 'channel.paused', ${admin},
+        json_build_object('channel', id, 'reason', pause_reason, 'note', pause_note, 'by', paused_by)
+      from paused
+    )
+    select ${columns} from paused`.execute(db);
   return rows[0] ?? null;
 }
 
-/** Ends a pause, whoever made it. Null when there is no such channel. */
-export async function resumeChannel(db: Db, id: string): Promise<ChannelRow | null> {
+/** Ends a pause, whoever made it; the feed is told when there was one. Null when there is no such channel. */
+export async function resumeChannel(db: Db, id: string, by: string, note: string | null): Promise<ChannelRow | null> {
   const { rows } = await sql<ChannelRow>`
-    update channels
-    set paused_at = null, paused_until = null, pause_reason = null, pause_note = null, paused_by = null
-    where id = ${id} returning ${columns}`.execute(db);
+    with before as (
+      select id, paused_at, pause_reason from channels where id = ${id} for update
+    ), resumed as (
+      update channels c
+      set paused_at = null, paused_until = null, pause_reason = null, pause_note = null, paused_by = null
+      from before where c.id = before.id returning c.*
+    ), told as (
+      insert into events (type, producer_id, data)
+      select 'channel.resumed', ${admin},
+        json_build_object('channel', id, 'reason', pause_reason, 'note', ${note}::text, 'by', ${by}::text)
+      from before where paused_at is not null
+    )
+    select ${columns} from resumed`.execute(db);
   return rows[0] ?? null;
 }

@@ -1,10 +1,13 @@
 import { sql, type Transaction } from "kysely";
 import type { AttemptNumber, DeliveryId, Millis, ProducerId } from "../ledger/delivery.ts";
 import { idempotencyKey } from "../ledger/next-step.ts";
+import type { Pacing } from "../ledger/pacing.ts";
+import { returnProbe, takeProbe } from "./breaker.ts";
 import { isConnectionError } from "./database.ts";
-import { type Decision, type Due, lockDue } from "./due.ts";
+import { type Decision, type Due, type DueBatch, lockDue } from "./due.ts";
+import { openPacer, type Pacer } from "./pacing.ts";
 import type { Db, Schema } from "./schema.ts";
-import { setAside } from "./set-aside.ts";
+import { type Aside, setAside } from "./set-aside.ts";
 
 /** A committed claim: the right to call the provider once. */
 export interface Claim {
@@ -27,6 +30,18 @@ export interface ClaimRequest {
   /** Random per boot: an identity that a restarted process does not share. */
   readonly workerId: string;
   readonly leaseMs: number;
+  /** Absent: the channel is not paced. */
+  readonly pacing?: Pacing;
+}
+
+export interface Claimed {
+  readonly claims: readonly Claim[];
+  /** More may be due already. */
+  readonly more: boolean;
+  /** For so long the channel's rate allows no claim, by the database's clock; 0: it allows one. */
+  readonly tokenInMs: number;
+  /** When the next delivery is due, where that is known: waiting longer would break the pace. */
+  readonly dueInMs: number | null;
 }
 
 /** The connection broke when these claims may have been committed: nothing may be called under them. */
@@ -40,32 +55,67 @@ export class ClaimInDoubtError extends Error {
 }
 
 /**
- * One batch of claims, committed when this returns. `decide` judges each due delivery while it is locked.
- * Returns the claims, and whether there may be more that are due.
+ * One batch of claims, committed when this returns. `decide` judges each due delivery while it is locked. A channel with a
+ * rate is locked first, then its deliveries, which are never waited for: nobody waits in a circle.
  */
 export async function claimDue(
   db: Db,
   request: ClaimRequest,
   decide: (due: Due, now: Millis) => Decision,
-): Promise<{ readonly claims: readonly Claim[]; readonly more: boolean }> {
+): Promise<Claimed> {
   let written: readonly Claim[] = [];
   try {
     return await db.transaction().execute(async (tx) => {
-      const { due, now } = await lockDue(tx, request);
-      const claims: Claim[] = [];
-      for (const delivery of due) {
-        const decision = decide(delivery, now);
-        if (decision.act === "claim") claims.push(claimFor(delivery, decision));
-        else await setAside(tx, request.channel, delivery, decision);
-      }
+      const pacer = request.pacing ? await openPacer(tx, request.channel, request.pacing) : null;
+      const most = Math.min(request.limit, pacer?.callsLeft ?? request.limit);
+      if (pacer && most === 0) return { claims: [], more: false, ...(await pacer.save(0)) };
+      const limit = most + (pacer?.scanMore ?? 0);
+      const batch = await lockOrProbe(tx, request, limit);
+      await pacer?.look(batch.due);
+      const { claims, asides, left } = judge(batch, most, pacer, decide);
       written = claims;
       if (claims.length > 0) await openAttempts(tx, request, claims);
-      return { claims, more: due.length === request.limit };
+      if (asides.length > 0) await setAside(tx, request.channel, asides);
+      if (batch.probing && claims.length === 0) await returnProbe(tx, request.channel);
+      const more = left || batch.due.length === batch.limit;
+      return { claims, more, ...((await pacer?.save(claims.length)) ?? { tokenInMs: 0, dueInMs: null }) };
     });
   } catch (error) {
     if (written.length > 0 && isConnectionError(error)) throw new ClaimInDoubtError(written, error);
     throw error;
   }
+}
+
+/** What is due; of a channel whose breaker is open, one delivery for whoever wins the right to a probe. */
+async function lockOrProbe(
+  tx: Transaction<Schema>,
+  { channel, leaseMs }: ClaimRequest,
+  limit: number,
+): Promise<DueBatch & { readonly probing: boolean; readonly limit: number }> {
+  const batch = await lockDue(tx, { channel, limit, probing: false });
+  if (!batch.wantsProbe || !(await takeProbe(tx, channel, leaseMs))) return { ...batch, probing: false, limit };
+  return { ...(await lockDue(tx, { channel, limit: 1, probing: true })), probing: true, limit: 1 };
+}
+
+/** Each delivery in its turn. `left`: there were more that could be called than may be. */
+function judge({ due, now }: DueBatch, most: number, pacer: Pacer | null, decide: (due: Due, now: Millis) => Decision) {
+  const claims: Claim[] = [];
+  const asides: Aside[] = [];
+  let left = false;
+  for (const delivery of due) {
+    const recipientPacedUntil = pacer?.pacedUntil(delivery) ?? null;
+    const decision = decide({ ...delivery, gate: { ...delivery.gate, recipientPacedUntil } }, now);
+    if (decision.act === "claim" && claims.length === most) {
+      left = true;
+      continue;
+    }
+    if (decision.act === "claim" || (decision.act === "hold" && decision.reason === "rate_limited")) {
+      pacer?.take(delivery);
+    }
+    if (decision.act === "claim") claims.push(claimFor(delivery, decision));
+    else asides.push({ due: delivery, decision });
+  }
+  return { claims, asides, left };
 }
 
 function claimFor(due: Due, decision: { generation: number; repeats: boolean }): Claim {
@@ -103,12 +153,13 @@ async function openAttempts(tx: Transaction<Schema>, request: ClaimRequest, clai
       set state = 'claimed', next_attempt_at = null, hold_reason = null, attempt_count = claim.number
       from claim
       where d.id = claim.delivery_id and d.producer_id = claim.producer_id and d.state = 'pending'
-      returning d.id, d.producer_id, d.ladder
+      returning d.id, d.producer_id, d.ladder, d.recipient
     ), logged as (
       insert into events (type, delivery_id, producer_id, data)
-      select 'delivery.claimed', claim.delivery_id, claim.producer_id, json_build_object(
-        'attempt', claim.number, 'idempotency_key', claim.idempotency_key, 'claimed_by', ${request.workerId}::text)
-      from claim
+      select 'delivery.claimed', claim.delivery_id, claim.producer_id, json_strip_nulls(json_build_object(
+        'attempt', claim.number, 'idempotency_key', claim.idempotency_key, 'claimed_by', ${request.workerId}::text,
+        'moved_to', case when claim.recipient <> claimed.recipient then claim.recipient end))
+      from claim join claimed on claimed.id = claim.delivery_id
     )
     insert into attempts (delivery_id, producer_id, number, ladder, generation, idempotency_key, recipient,
       claimed_at, claimed_by, lease_expires_at)

@@ -11,6 +11,7 @@ export type DeliveryRow = Omit<Selectable<Deliveries>, "request_hash"> & {
   channel_paused_at: Date | null;
   channel_paused_until: Date | null;
   breaker_open_until: Date | null;
+  /** When the channel's rate allows the next call, or the provider's own wish to wait is over. */
   paced_until: Date | null;
   attention_id: string | null;
   attention_reason: string | null;
@@ -25,10 +26,11 @@ const selection = sql`
     d.expires_at, d.accepted_at, d.state, d.failure, d.hold_reason, d.next_attempt_at, d.attempt_count, d.ladder, d.in_doubt,
     d.provider_message_id, d.receipt_status, d.receipt_at, d.settled_at, p.name as producer,
     coalesce(c.provider, 'unknown') as provider, c.paused_at as channel_paused_at, c.paused_until as channel_paused_until,
-    c.breaker_open_until, c.paced_until, i.id as attention_id, i.reason as attention_reason,
+    c.breaker_open_until, greatest(c.paced_until, c.rate_free_at) as paced_until,
+    case when d.quiet_hours is null then p.quiet_hours else d.quiet_hours end as quiet_hours, i.id as attention_id, i.reason as attention_reason,
     i.opened_at as attention_opened_at, ledger_now() as now,
     d.state = 'pending' and exists (
-      select from suppressions s where s.channel = d.channel and s.recipient = d.recipient) as suppressed
+      select from suppressions s where s.channel = d.channel and s.recipient = suppression_key(d.recipient)) as suppressed
   from deliveries d
   join producers p on p.id = d.producer_id
   left join channels c on c.id = d.channel

@@ -38,8 +38,7 @@ export async function attachReceipts(
 ): Promise<void> {
   if (receipts.length === 0) return;
   const { held } = await lockHeld(tx, [...new Set(receipts.map(({ deliveryId }) => deliveryId))]);
-  await recordReceipts(tx, receipts);
-  await stand(tx, receipts, held);
+  await recordReceipts(tx, receipts, held);
   await suppressRecipients(
     tx,
     receipts.flatMap(({ suppresses, recipients, deliveryId }) => {
@@ -48,16 +47,21 @@ export async function attachReceipts(
       return [{ channel: delivery.channel, recipient: delivery.recipient, reason: suppresses, by: "ledger" }];
     }),
   );
-  await proveAcceptance(tx, receipts, capabilityOf);
+  await proveAcceptance(tx, receipts, held, capabilityOf);
 }
 
 /** Of several recipients (copies), is it this one? */
 const concerns = (recipients: readonly string[] | null, recipient: string): boolean =>
   recipients === null || recipients.some((one) => one.toLowerCase() === recipient.toLowerCase());
 
-async function recordReceipts(tx: Transaction<Schema>, receipts: readonly Matched[]): Promise<void> {
+/** The receipts as events, and what now stands as each delivery's receipt, whatever the order in which they came. */
+async function recordReceipts(
+  tx: Transaction<Schema>,
+  receipts: readonly Matched[],
+  held: ReadonlyMap<DeliveryId, Held>,
+): Promise<void> {
   const inOrder = receipts.toSorted((a, b) => a.occurredAt - b.occurredAt);
-  const rows = inOrder.map((receipt) => ({
+  const told = inOrder.map((receipt) => ({
     type: `receipt.${receipt.status ?? (receipt.provesAcceptance ? "accepted" : "other")}`,
     delivery_id: receipt.deliveryId,
     producer_id: receipt.producerId,
@@ -71,40 +75,38 @@ async function recordReceipts(tx: Transaction<Schema>, receipts: readonly Matche
     },
   }));
   await sql`
+    with standing as (
+      update deliveries d set receipt_status = r.status, receipt_at = r.at
+      from json_to_recordset(${JSON.stringify(changedReceipts(inOrder, held))}::text::json)
+        as r (id uuid, producer_id uuid, status text, at timestamptz)
+      where d.id = r.id and d.producer_id = r.producer_id
+    )
     insert into events (type, delivery_id, producer_id, data)
     select type, delivery_id, producer_id, json_strip_nulls(data)
-    from json_to_recordset(${JSON.stringify(rows)}::text::json)
+    from json_to_recordset(${JSON.stringify(told)}::text::json)
       as receipt (type text, delivery_id uuid, producer_id uuid, data json)`.execute(tx);
 }
 
-/** What now stands as each delivery's receipt, whatever the order in which they came. */
-async function stand(
-  tx: Transaction<Schema>,
-  receipts: readonly Matched[],
-  held: ReadonlyMap<DeliveryId, Held>,
-): Promise<void> {
-  const changed = [...Map.groupBy(receipts, ({ deliveryId }) => deliveryId)].flatMap(([id, ofOne]) => {
+function changedReceipts(receipts: readonly Matched[], held: ReadonlyMap<DeliveryId, Held>) {
+  return [...Map.groupBy(receipts, ({ deliveryId }) => deliveryId)].flatMap(([id, ofOne]) => {
     const before = held.get(id)?.delivery.receipt ?? null;
     const after = ofOne.reduce(
       (best, { status, occurredAt: at }) => (status === null ? best : standing(best, { status, at })),
       before,
     );
-    return after === null || after === before ? [] : [{ id, status: after.status, at: new Date(after.at) }];
+    if (after === null || after === before) return [];
+    return [{ id, producer_id: ofOne[0]?.producerId, status: after.status, at: new Date(after.at) }];
   });
-  if (changed.length === 0) return;
-  await sql`
-    update deliveries d set receipt_status = r.status, receipt_at = r.at
-    from json_to_recordset(${JSON.stringify(changed)}::text::json) as r (id uuid, status text, at timestamptz)
-    where d.id = r.id`.execute(tx);
 }
 
 /**
  * What the receipts prove about attempts. One message id of a delivery after the other: the second is judged on what the
- * first has changed.
+ * first has changed. `locked`: the deliveries as the caller has just read them, under their locks.
  */
 async function proveAcceptance(
   tx: Transaction<Schema>,
   receipts: readonly Matched[],
+  locked: ReadonlyMap<DeliveryId, Held> | null,
   capabilityOf: CapabilityOf,
 ): Promise<void> {
   const proofs = Map.groupBy(
@@ -115,10 +117,8 @@ async function proveAcceptance(
   const byDelivery = [...Map.groupBy(firsts, ({ deliveryId }) => deliveryId).values()];
   for (let turn = 0; byDelivery.some((ofOne) => ofOne.length > turn); turn += 1) {
     const now = byDelivery.flatMap((ofOne) => ofOne.slice(turn, turn + 1));
-    const { held } = await lockHeld(
-      tx,
-      now.map(({ deliveryId }) => deliveryId),
-    );
+    const ids = now.map(({ deliveryId }) => deliveryId);
+    const held = (turn === 0 && locked) || (await lockHeld(tx, ids)).held;
     const settlements: Settlement[] = [];
     for (const receipt of now) {
       const of = held.get(receipt.deliveryId);
@@ -196,7 +196,7 @@ async function contradict(
 
 /**
  * Receipts that overtook the answers of these attempts: those that name a message id which is known only now, and those
- * that were matched by their tag while the attempt was open.
+ * that were matched by their tag while the attempt was open: they prove what the answer does not, or name another message.
  */
 export async function attachWaiting(
   tx: Transaction<Schema>,
@@ -228,11 +228,11 @@ export async function attachWaiting(
     select ${matchedColumns}, true as fresh from named r
     union all
     select ${matchedColumns}, false as fresh
-    from receipts r join settled s on s.delivery_id = r.delivery_id and s.doubtful
-    where r.proves_acceptance`.execute(tx);
+    from receipts r join settled s on s.delivery_id = r.delivery_id
+    where r.proves_acceptance and (s.doubtful or r.provider_message_id is distinct from s.message_id)`.execute(tx);
   if (waiting.length === 0) return;
   await attachReceipts(tx, waiting.filter(({ fresh }) => fresh).map(matchedFrom), capabilityOf);
-  await proveAcceptance(tx, waiting.filter(({ fresh }) => !fresh).map(matchedFrom), capabilityOf);
+  await proveAcceptance(tx, waiting.filter(({ fresh }) => !fresh).map(matchedFrom), null, capabilityOf);
 }
 
 export interface MatchedRow {

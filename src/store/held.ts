@@ -17,6 +17,8 @@ export interface Settlement {
   readonly credentials: string | null;
   /** What was seen; null when no provider answered. */
   readonly answer: Pick<Answer, "phase" | "status" | "code" | "message"> | null;
+  /** About the call itself; absent when none was made, or nothing was kept of it. */
+  readonly call?: { readonly latencyMs: number; readonly limitPerSecond: number | null };
 }
 
 /** A delivery under lock, with its attempts. */

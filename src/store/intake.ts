@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import { uuidv7 } from "uuidv7";
 import type { DeliveryId, OnUnknown, ProducerId, State } from "../ledger/delivery.ts";
 import { differingPointers, requestHash } from "../ledger/name.ts";
+import type { QuietHours } from "../ledger/quiet-hours.ts";
 import type { Db } from "./schema.ts";
 
 /** A delivery as it was posted and found good. */
@@ -15,6 +16,8 @@ export interface Posted {
   readonly deliverAt: Date | null;
   readonly expiresAt: Date | null;
   readonly occurrence: { readonly schedule: string; readonly dueAt: Date } | null;
+  /** Null: none. Absent: the producer's. */
+  readonly quietHours?: QuietHours | null;
   /** The whole request, exactly as posted: its member `message` is what is frozen. */
   readonly request: Readonly<Record<string, unknown>>;
 }
@@ -92,18 +95,21 @@ async function insertNew(db: Db, candidates: readonly Candidate[]): Promise<Read
     metadata: one.metadata ?? null,
     deliver_at: one.deliverAt,
     expires_at: one.expiresAt,
+    // As text: of two members that are null, only one says that there are none.
+    quiet_hours: one.quietHours === undefined ? null : JSON.stringify(one.quietHours),
     request: one.request,
   }));
   const { rows: inserted } = await sql<{ id: DeliveryId }>`
     with posted as (
       select * from json_to_recordset(${JSON.stringify(rows)}::text::json) as posted (
         id uuid, producer_id uuid, name text, request_hash text, schedule text, due_at timestamptz, channel text,
-        recipient text, on_unknown text, metadata json, deliver_at timestamptz, expires_at timestamptz, request json)
+        recipient text, on_unknown text, metadata json, deliver_at timestamptz, expires_at timestamptz,
+        quiet_hours text, request json)
     ), accepted as (
       insert into deliveries (id, producer_id, name, request_hash, schedule, due_at, channel, recipient, on_unknown,
-        metadata, deliver_at, expires_at, next_attempt_at, hold_reason)
+        metadata, deliver_at, expires_at, quiet_hours, next_attempt_at, hold_reason)
       select id, producer_id, name, decode(request_hash, 'hex'), schedule, due_at, channel, recipient, on_unknown,
-        case when json_typeof(metadata) <> 'null' then metadata end, deliver_at, expires_at,
+        case when json_typeof(metadata) <> 'null' then metadata end, deliver_at, expires_at, quiet_hours::json,
         greatest(deliver_at, ledger_now()), case when deliver_at > ledger_now() then 'scheduled' end
       from posted p
       where (expires_at is null or expires_at > ledger_now()) and not exists (

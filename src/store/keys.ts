@@ -17,6 +17,10 @@ export const SCOPES = [
   "channels:read",
   "channels:write",
   "events:read",
+  "callbacks:read",
+  "callbacks:write",
+  "producers:read",
+  "producers:write",
   "keys:write",
 ] as const;
 export type Scope = (typeof SCOPES)[number];

@@ -10,6 +10,7 @@ import type {
   Resolution,
   State,
 } from "../ledger/delivery.ts";
+import type { QuietHours } from "../ledger/quiet-hours.ts";
 import type { Phase, Verdict } from "../ledger/verdict.ts";
 
 /** JSON as text going in (the caller serialises), as a parsed value coming out. */
@@ -21,6 +22,7 @@ type Stamped = ColumnType<Date, Date | undefined, Date>;
 export interface Producers {
   id: ProducerId;
   name: string;
+  quiet_hours: JsonOrNull<QuietHours>;
   created_at: Stamped;
 }
 
@@ -43,8 +45,14 @@ export interface Channels {
   pause_reason: string | null;
   pause_note: string | null;
   paused_by: string | null;
+  breaker_opened_at: Date | null;
   breaker_open_until: Date | null;
+  recent_calls: Generated<string>;
   paced_until: Date | null;
+  rate_tat: Date | null;
+  rate_free_at: Date | null;
+  learned_rate: number | null;
+  last_webhook_at: Date | null;
   credential_fingerprint: string | null;
   created_at: Stamped;
 }
@@ -70,6 +78,8 @@ export interface Deliveries {
   attempt_count: Generated<number>;
   ladder: Generated<number>;
   ladder_key: Generated<LadderKey>;
+  /** The JSON value null says none; an SQL null says nothing. Both are read as null. */
+  quiet_hours: JsonOrNull<QuietHours>;
   in_doubt: Generated<boolean>;
   provider_message_id: string | null;
   receipt_status: ReceiptStatus | null;
@@ -167,6 +177,24 @@ export interface RecipientMoves {
   learned_at: Stamped;
 }
 
+export interface RecipientPace {
+  channel: string;
+  recipient: string;
+  calls: Date[];
+  turns: Date[];
+  forget_at: Date;
+}
+
+export interface CallCounts {
+  minute: Date;
+  channel: string;
+  verdict: Verdict;
+  shard: number;
+  calls: number;
+  latency_ms_sum: string;
+  latency_ms_max: number;
+}
+
 export interface Tombstones {
   producer_id: ProducerId;
   name: string;
@@ -198,6 +226,8 @@ export interface Schema {
   receipts: Receipts;
   suppressions: Suppressions;
   recipient_moves: RecipientMoves;
+  recipient_pace: RecipientPace;
+  call_counts: CallCounts;
   tombstones: Tombstones;
   events: Events;
 }

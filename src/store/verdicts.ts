@@ -22,7 +22,8 @@ export async function settleWithin(
   const results: Settled[] = settlements.map(() => null);
   const written: Write[] = [];
   // A delivery that is named twice is decided twice, the second time on what the first wrote.
-  for (const round of rounds(settlements)) {
+  const all = rounds(settlements);
+  for (const round of all) {
     const { held, now } = await lockHeld(
       tx,
       round.map(({ settlement }) => settlement.deliveryId),
@@ -38,8 +39,9 @@ export async function settleWithin(
       writes.push({ settlement, held: of, change });
       results[index] = { state: change.delivery?.state ?? of.delivery.state, change };
     }
-    if (writes.length > 0) await writeAll(tx, writes);
     written.push(...writes);
+    // The channels at the end, all at once: they are locked in their order.
+    await writeAll(tx, writes, round === all.at(-1) ? written : []);
   }
   return { results, writes: written };
 }
@@ -61,9 +63,9 @@ function rounds(settlements: readonly Settlement[]): Numbered[][] {
   return out;
 }
 
-async function writeAll(tx: Transaction<Schema>, writes: readonly Write[]): Promise<void> {
-  await writeVerdicts(tx, writes);
-  const effective = writes.filter(({ change }) => change.writesVerdict);
+async function writeAll(tx: Transaction<Schema>, writes: readonly Write[], concluded: readonly Write[]): Promise<void> {
+  if (writes.length > 0) await writeVerdicts(tx, writes);
+  const effective = concluded.filter(({ change }) => change.writesVerdict);
   await Promise.all([openItems(tx, writes), closeItems(tx, writes), applyChannelEffects(tx, effective)]);
 }
 

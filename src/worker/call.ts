@@ -13,6 +13,8 @@ export interface Called {
   readonly outcome: Outcome;
   /** What was seen; null when no call was made. */
   readonly answer: Answer | null;
+  /** How long the provider took; null when no call was made. */
+  readonly latencyMs: number | null;
 }
 
 export interface CallLimits {
@@ -32,17 +34,20 @@ export function createCaller(adapter: Adapter, table: Capability, clock: () => n
   return async function call({ claim, body }: Ready, limits: CallLimits, signal: AbortSignal): Promise<Called> {
     const startedAt = clock();
     if (signal.aborted || startedAt + limits.timeoutMs >= limits.leaseHoldsUntil) {
-      return { outcome: ownOutcome("deferred", NEVER_CALLED), answer: null };
+      return { outcome: ownOutcome("deferred", NEVER_CALLED), answer: null, latencyMs: null };
     }
     let answer: Answer;
     try {
       answer = await adapter.call({ ...claim, body, attempt: claim.number, signal, timeoutMs: limits.timeoutMs });
     } catch {
       // An adapter answers, whatever happened. One that throws is broken, and what it did is not known.
-      return { outcome: ownOutcome("unknown", "adapter_fault"), answer: null };
+      return { outcome: ownOutcome("unknown", "adapter_fault"), answer: null, latencyMs: null };
     }
     const outcome = classify(table, answer, { acceptedMeanwhile: lastAcceptedAt > startedAt });
-    if (outcome.verdict === "accepted") lastAcceptedAt = clock();
-    return { outcome, answer };
+    const answeredAt = clock();
+    if (outcome.verdict === "accepted") lastAcceptedAt = answeredAt;
+    // A call that the ledger itself cut off does not speak against the provider.
+    const failing = outcome.failing && !signal.aborted;
+    return { outcome: { ...outcome, failing }, answer, latencyMs: answeredAt - startedAt };
   };
 }

@@ -1,7 +1,8 @@
 import type { Logger } from "pino";
+import type { Pacing } from "../ledger/pacing.ts";
 import { NEVER_CALLED, type Outcome, ownOutcome } from "../ledger/verdict.ts";
 import type { Adapter, Provider } from "../providers/provider.ts";
-import { type Claim, ClaimInDoubtError, claimDue, freezeBodies } from "../store/claims.ts";
+import { type Claim, type Claimed, ClaimInDoubtError, claimDue, freezeBodies } from "../store/claims.ts";
 import type { Settlement } from "../store/held.ts";
 import type { Db } from "../store/schema.ts";
 import { type Called, createCaller, type Ready } from "./call.ts";
@@ -16,6 +17,7 @@ export interface ChannelSettings {
   readonly adapter: Adapter;
   /** Fingerprint of the account's credentials. */
   readonly credentials: string;
+  readonly pacing: Pacing;
 }
 
 export interface ChannelWorkerDeps {
@@ -45,7 +47,7 @@ const NEVER = new AbortController().signal;
 /** Within this time a call that was cut off has said so. */
 const CUT_OFF_MS = 500;
 
-const NOT_CALLED: Called = { outcome: ownOutcome("deferred", NEVER_CALLED), answer: null };
+const NOT_CALLED: Called = { outcome: ownOutcome("deferred", NEVER_CALLED), answer: null, latencyMs: null };
 
 /** gate → claim → call → settle, for one channel: claims as many as it has free slots for, again and again. */
 export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorkerDeps): ChannelWorker {
@@ -70,9 +72,11 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
         continue;
       }
       try {
-        const more = await claimAndCall(deps.concurrency - busy);
+        const { more, tokenInMs, dueInMs } = await claimAndCall(deps.concurrency - busy);
         failures = 0;
-        if (!more) await due.wait(deps.pollIntervalMs, stopping.signal);
+        // Whatever else becomes due, nothing may be claimed before the next token comes.
+        if (tokenInMs > 0) await pause(Math.min(deps.pollIntervalMs, Math.ceil(tokenInMs)), stopping.signal);
+        else if (!more) await due.wait(untilDue(dueInMs), stopping.signal);
       } catch (error) {
         failures += 1;
         log.error({ event: "claim.failed", failures, err: error }, "nothing was called: the claim could not be made");
@@ -81,19 +85,23 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
     }
   }
 
-  async function claimAndCall(limit: number): Promise<boolean> {
+  const untilDue = (ms: number | null): number => Math.min(deps.pollIntervalMs, Math.max(1, Math.ceil(ms ?? Infinity)));
+
+  async function claimAndCall(limit: number): Promise<Claimed> {
     const leaseHoldsUntil = deps.clock() + deps.leaseMs;
-    const { claims, more } = await claim(limit);
+    const claimed = await claim(limit);
+    const { claims } = claimed;
     busy += claims.length;
     unanswered += claims.length;
     const ready = await renderAll(claims);
     await freeze(ready);
     for (const one of ready) void deliver(one, leaseHoldsUntil);
-    return more;
+    return claimed;
   }
 
-  async function claim(limit: number): Promise<{ readonly claims: readonly Claim[]; readonly more: boolean }> {
-    const request = { channel: channel.id, limit, workerId: deps.workerId, leaseMs: deps.leaseMs };
+  async function claim(limit: number): Promise<Claimed> {
+    const { workerId, leaseMs } = deps;
+    const request = { channel: channel.id, limit, workerId, leaseMs, pacing: channel.pacing };
     try {
       return await claimDue(deps.db, request, (delivery, now) => decideDue(delivery, capability, now));
     } catch (error) {
@@ -111,7 +119,7 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
       try {
         ready.push({ claim: one, body: frozenBody ?? (await channel.adapter.render({ deliveryId, to, message })) });
       } catch {
-        void conclude(one, { outcome: ownOutcome("refused", "unrenderable"), answer: null });
+        void conclude(one, { outcome: ownOutcome("refused", "unrenderable"), answer: null, latencyMs: null });
       }
     }
     return ready;
@@ -144,7 +152,7 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
     slots.wake();
   }
 
-  async function settle(claim: Claim, { outcome, answer }: Called): Promise<void> {
+  async function settle(claim: Claim, { outcome, answer, latencyMs }: Called): Promise<void> {
     const source = outcome.reason === NEVER_CALLED ? "never_called" : "answer";
     const { deliveryId, producerId, number } = claim;
     const settlement: Settlement = {
@@ -155,6 +163,7 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
       witness: { source, by: deps.workerId },
       credentials: channel.credentials,
       answer: answer && { phase: answer.phase, status: answer.status, code: answer.code, message: answer.message },
+      ...(answer && latencyMs !== null && { call: { latencyMs, limitPerSecond: answer.limitPerSecond } }),
     };
     const settled = await deps.settler.settle(settlement);
     logSettled(claim, outcome, answer?.status ?? null, settled?.state ?? null);

@@ -1,8 +1,10 @@
 import type { Logger } from "pino";
 import { ownOutcome } from "../ledger/verdict.ts";
 import { capabilityOf } from "../providers/index.ts";
+import { forgetCounts } from "../store/call-counts.ts";
 import type { Settlement } from "../store/held.ts";
 import { type ExpiredLease, expiredLeases } from "../store/leases.ts";
+import { forgetPaces } from "../store/pacing.ts";
 import { rematchReceipts } from "../store/receipts.ts";
 import type { Db } from "../store/schema.ts";
 import { closeExpired } from "../store/set-aside.ts";
@@ -23,7 +25,7 @@ const presumedDead = ({ deliveryId, producerId, number }: ExpiredLease): Settlem
 
 /**
  * One pass of the sweeper: attempts whose lease ran out become `unknown`, deliveries whose time has passed are closed,
- * receipts that matched nothing are looked at again.
+ * receipts that matched nothing are looked at again, and what was counted long ago is forgotten.
  * It never sends. Any number of sweepers may run; of two that find the same row, the second changes nothing.
  */
 export async function sweep(db: Db, log: Logger, signal: AbortSignal): Promise<{ leases: number; expired: number }> {
@@ -48,6 +50,8 @@ export async function sweep(db: Db, log: Logger, signal: AbortSignal): Promise<{
     more = closed === BATCH;
   }
   while (!signal.aborted && (await rematchReceipts(db, BATCH, capabilityOf)) === BATCH);
+  while (!signal.aborted && (await forgetPaces(db, BATCH)) === BATCH);
+  await forgetCounts(db);
   if (swept.expired > 0)
     log.info({ event: "delivery.expired", count: swept.expired }, "deliveries expired while they waited");
   return swept;

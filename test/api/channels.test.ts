@@ -1,5 +1,7 @@
+import { sql } from "kysely";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { PROVIDERS } from "../../src/providers/index.ts";
+import { forgetCounts } from "../../src/store/call-counts.ts";
 import { registerChannels } from "../../src/store/channels.ts";
 import { type TestDatabase, testDatabase } from "../support/database.ts";
 import { type App, email, openApp, pointers } from "./open-app.ts";
@@ -25,6 +27,13 @@ describe("channels", () => {
       backlog: 0,
       in_flight: 0,
       oldest_due_at: null,
+      breaker: { state: "closed", opened_at: null, until: null },
+      rate: { per_second: null, source: "learned" },
+      verdicts: {
+        ...{ accepted: 0, refused: 0, deferred: 0, unknown: 0, calls_per_minute: 0 },
+        latency_ms: { mean: null, max: null },
+      },
+      last_webhook_at: null,
     });
     const first = (await app.post(email())).body;
     await app.post(email());
@@ -44,6 +53,65 @@ describe("channels", () => {
     expect(resumed.body.paused).toBeNull();
     expect(app.woken).toEqual(["email"]);
     expect(app.logged.join("")).toMatch(/channel\.paused.*channel\.resumed/s);
+  });
+
+  test("tell the feed when they are paused and resumed, by whom and why; a second resume is no news", async () => {
+    await app.ask("/v1/channels/email/pause", { json: { reason: "wrong price" } });
+    await app.ask("/v1/channels/email/resume", { json: { reason: "price put right" } });
+    await app.ask("/v1/channels/email/resume", { method: "POST" });
+    const { rows } = await sql<{ type: string; data: unknown; producer: string }>`
+      select e.type, e.data, p.name as producer from events e join producers p on p.id = e.producer_id
+      where e.type like 'channel.%' order by e.id desc limit 2`.execute(database.db);
+    const data = { channel: "email", reason: "operator", by: "admin" };
+    expect(rows.toReversed()).toEqual([
+      { type: "channel.paused", producer: "admin", data: { ...data, note: "wrong price" } },
+      { type: "channel.resumed", producer: "admin", data: { ...data, note: "price put right" } },
+    ]);
+    for (const [json, pointer] of [
+      [{ reason: "" }, "/reason"],
+      [{ note: "x" }, "/note"],
+    ] as const) {
+      expect(pointers(await app.ask("/v1/channels/email/resume", { json }))).toEqual([pointer]);
+    }
+  });
+
+  test("show the breaker, the rate, and when the last webhook came", async () => {
+    const at = new Date("2026-08-30T06:00:00Z");
+    await database.db
+      .updateTable("channels")
+      .set({ breaker_opened_at: at, breaker_open_until: at, learned_rate: 5, last_webhook_at: at })
+      .where("id", "=", "email")
+      .execute();
+    expect(await channel("email")).toMatchObject({
+      breaker: { state: "open", opened_at: at.toISOString(), until: at.toISOString() },
+      rate: { per_second: 5, source: "learned" },
+      last_webhook_at: at.toISOString(),
+    });
+    expect(await channel("telegram")).toMatchObject({ rate: { per_second: 30, source: "provider" } });
+    expect(await channel("sandbox")).toMatchObject({ rate: { per_second: null, source: "provider" } });
+  });
+
+  test("show what the calls of the last five minutes proved, from all shards; older ones are forgotten in the end", async () => {
+    const count = (minutesAgo: number, verdict: string, shard: number, calls: number, sum: number, max: number) =>
+      sql`insert into call_counts values
+        (date_trunc('minute', now()) - ${minutesAgo} * interval '1 minute', 'telegram', ${verdict}, ${shard}, ${calls}, ${sum}, ${max})`.execute(
+        database.db,
+      );
+    await count(0, "accepted", 1, 10, 1_000, 200);
+    await count(0, "accepted", 2, 20, 2_000, 150);
+    await count(4, "deferred", 1, 10, 1_000, 900);
+    await count(6, "unknown", 1, 99, 99_000, 30_000);
+    await count(25 * 60 + 2, "unknown", 1, 99, 99_000, 30_000);
+    const { verdicts } = (await channel("telegram")) as unknown as { verdicts: Record<string, number> };
+    expect(verdicts).toMatchObject({
+      ...{ accepted: 30, refused: 0, deferred: 10, unknown: 0 },
+      latency_ms: { mean: 100, max: 900 },
+    });
+    expect(verdicts["calls_per_minute"]).toBeGreaterThanOrEqual(8);
+    expect(verdicts["calls_per_minute"]).toBeLessThanOrEqual(10);
+    await forgetCounts(database.db);
+    const { rows } = await sql<{ n: number }>`select count(*)::integer as n from call_counts`.execute(database.db);
+    expect(rows[0]?.n).toBe(4);
   });
 
   test("are not paused without a reason", async () => {

@@ -52,6 +52,9 @@ test("every answer that the contract has for an endpoint can be had, and has the
   await attention();
   await receipts();
   await webhooks();
+  await suppressions();
+  await events();
+  await producers();
   await app.ask("/v1/channels");
   await app.ask("/v1/channels/email/pause", { json: { reason: "r" } });
   await app.ask("/v1/channels/email/resume", { method: "POST" });
@@ -118,6 +121,40 @@ async function receipts(): Promise<void> {
   await app.ask("/v1/receipts?cursor=x");
 }
 
+async function suppressions(): Promise<void> {
+  const list = "/v1/suppressions";
+  for (const query of ["", "?x=1", "?cursor=x"]) await app.ask(`${list}${query}`);
+  const put = (place: string) => app.ask(`${list}/${place}`, { method: "PUT", json: { reason: "r" } });
+  for (const place of ["email/ada%40example.com", "email/ada%40example.com", "email/%ff", "nowhere/a"])
+    await put(place);
+  for (const place of ["email/ada%40example.com", "email/%ff", "email/nobody%40example.com"])
+    await app.ask(`${list}/${place}`);
+  const places = ["email/ada%40example.com", "email/ada%40example.com", "email/%ff"];
+  for (const place of places) await app.ask(`${list}/${place}`, { method: "DELETE" });
+}
+
+async function events(): Promise<void> {
+  for (const query of ["", "?x=1", "?after=x"]) await app.ask(`/v1/events${query}`);
+}
+
+async function producers(): Promise<void> {
+  for (const query of ["", "?x=1", "?cursor=x"]) await app.ask(`/v1/producers${query}`);
+  const hours = { from: "22:00", to: "07:00", time_zone: "Europe/Berlin" };
+  for (const producer of ["admin", "nobody"]) {
+    const place = `/v1/producers/${producer}`;
+    await app.ask(`${place}/quiet_hours`, { method: "PUT", json: hours });
+    await app.ask(`${place}/quiet_hours`, { method: "DELETE" });
+    const callback = `${place}/callback`;
+    // .invalid never resolves (RFC 2606).
+    for (let n = 0; n < 2; n += 1) await app.ask(callback, { method: "PUT", json: { url: "https://hooks.invalid/" } });
+    await app.ask(callback);
+    for (const what of ["enable", "rotate", "test"]) await app.ask(`${callback}/${what}`, { method: "POST" });
+    await app.ask(`${callback}/replay`, { json: { since: "2026-08-30T06:00:00Z" } });
+    await app.ask(`${callback}/replay`, { json: { after: "x" } });
+    await app.ask(callback, { method: "DELETE" });
+  }
+}
+
 async function webhooks(): Promise<void> {
   const places = [
     ["resend/email", resendWebhook({ secrets: [RESEND_SECRET] })],
@@ -151,9 +188,13 @@ async function states(kept: string): Promise<void> {
 /** What every endpoint refuses alike: keys, bodies, ids, methods. */
 async function everyWrongWay({ method, path, body, scope }: Route): Promise<void> {
   const nowhere = path.replace("{id}", NOBODY);
-  const asked = { method: method.toUpperCase(), ...(method === "post" && { body: '{"reason":"r"}' }) };
+  const asked = { method: method.toUpperCase(), ...(["post", "put"].includes(method) && { body: '{"reason":"r"}' }) };
   await app.ask(nowhere, asked);
-  const place = path.replace("{id}", path.includes("attention") ? NOBODY : "email").replace("{channel}", "email");
+  const place = path
+    .replace("{id}", path.includes("attention") ? NOBODY : "email")
+    .replace("{channel}", "email")
+    .replace("{recipient}", "a%40example.com")
+    .replace("{producer}", "admin");
   await app.ask(place, { ...asked, key: null });
   await app.ask(place, {
     ...asked,
@@ -182,6 +223,10 @@ async function sick(): Promise<void> {
     postAssign: { assignee: null },
     postSnooze: { until: null },
     postNote: { note: "n" },
+    putSuppression: { reason: "r" },
+    putQuietHours: { from: "22:00", to: "07:00", time_zone: "UTC" },
+    putCallback: { url: "https://hooks.invalid/" },
+    postCallbackReplay: { since: "2026-08-30T06:00:00Z" },
     postReceipts: { channel: "email", event_id: "e", status: "sent", occurred_at: "2026-08-30T06:00:00Z", name: "n" },
     postKey: { name: "k", scopes: ["events:read"] },
   };
@@ -192,7 +237,9 @@ async function sick(): Promise<void> {
   const placeOf = (path: string) =>
     path
       .replace("{id}", path.includes("channels") ? "email" : NOBODY)
-      .replace("{channel}", path.includes("telegram") ? "telegram" : "email");
+      .replace("{channel}", path.includes("telegram") ? "telegram" : "email")
+      .replace("{recipient}", "a%40example.com")
+      .replace("{producer}", "admin");
   await Promise.all(
     Object.entries<Route>(ROUTES).map(([operation, { method, path }]) =>
       broken.ask(placeOf(path), {

@@ -5,6 +5,7 @@ import type { ApiDeps } from "../../src/api/env.ts";
 import { ROUTES } from "../../src/api/routes/index.ts";
 import type { Route } from "../../src/api/routes/route.ts";
 import * as schemas from "../../src/api/schemas.ts";
+import { pacingOf } from "../../src/ledger/pacing.ts";
 import { createLog } from "../../src/log.ts";
 import { type AdapterSettings, openAdapter, PROVIDERS } from "../../src/providers/index.ts";
 import { registerChannels } from "../../src/store/channels.ts";
@@ -64,12 +65,15 @@ export function appOn(more: Pick<ApiDeps, "db" | "admin"> & Partial<ApiDeps>) {
         const provider = PROVIDERS[settings.provider];
         if (!provider) throw new Error(`no provider ${settings.provider}`);
         const webhookSecrets = WEBHOOK_SECRETS.get(id) ?? [];
-        return [id, { provider, adapter: openAdapter(settings), webhookSecrets, canLookUp: false }];
+        const pacing = pacingOf(provider.capability.limits, null);
+        return [id, { provider, adapter: openAdapter(settings), webhookSecrets, canLookUp: false, pacing }];
       }),
     ),
     maxBodyBytes: 1_048_576,
+    allowPrivateCallbacks: false,
     wake: (channels) => void woken.push(...channels),
     ready: async () => ({ ok: true }),
+    stopping: new AbortController().signal,
     log: createLog("info", [], { write: (line) => void logged.push(line) }),
     ...more,
   });

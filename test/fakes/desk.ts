@@ -11,6 +11,13 @@ export interface Effect {
   readonly at: number;
 }
 
+/** A request that asks what became of messages. */
+export interface RecordedQuestion {
+  readonly at: number;
+  readonly path: string;
+  readonly headers: IncomingHttpHeaders;
+}
+
 export interface RecordedCall {
   readonly at: number;
   readonly path: string;
@@ -33,8 +40,18 @@ export interface Letter {
   readonly key: string | null;
 }
 
+/** The answer to a look-up, and under which name faults are scripted for it: `GET /logs`. */
+export interface LookedUp {
+  readonly name: string;
+  readonly reply: Reply;
+}
+
 /** What differs between the providers. */
 export interface Desk {
+  /** The answer to a GET, where the provider can be asked what became of messages; null: it is no such request. */
+  lookUp?(received: Received): LookedUp | null;
+  /** Called when the provider has answered a request, whether its answer arrived or not: for its log. */
+  record?(letter: Letter, reply: Reply, at: number): void;
   /** The message and its recipient, or the answer to a request that is refused at the door. */
   read(received: Received): Letter | Reply;
   /** Called before a message goes out: an answer instead (a replay, a conflict), or null to go on. */
@@ -62,13 +79,18 @@ export interface FakeOptions {
 export interface Fake {
   readonly url: string;
   readonly calls: readonly RecordedCall[];
+  /** Look-ups are no calls. */
+  readonly questions: readonly RecordedQuestion[];
   readonly effects: readonly Effect[];
   readonly counts: { readonly calls: number; readonly effects: number };
   /** How often each recipient has received something. */
   readonly received: ReadonlyMap<string, number>;
-  /** The steps for the next calls for this recipient, one a call; then it is accepted. Replaces what was scripted. */
+  /**
+   * The steps for the next calls for this recipient (or for look-ups of this name: `GET /logs`), one a call; then it is
+   * accepted. Replaces what was scripted.
+   */
   script(recipient: string, steps: readonly Step[]): void;
-  /** For every call without a step of its own, until it is taken back with null. */
+  /** For every call without a step of its own, until it is taken back with null. Not for look-ups. */
   always(step: Step | null): void;
   /** For the next connections, one each; idle ones are closed. */
   connections(faults: readonly ConnectionFault[]): void;

@@ -2,12 +2,14 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import { control } from "./control.ts";
-import type { Desk, Effect, Fake, FakeOptions, Letter, RecordedCall } from "./desk.ts";
+import type { Desk, Effect, Fake, FakeOptions, Letter, LookedUp, RecordedCall, RecordedQuestion } from "./desk.ts";
+import { play, reply } from "./play.ts";
 import type { ConnectionFault, Reply, Step } from "./step.ts";
 
 /** A provider over real HTTP on 127.0.0.1, with scripted faults; it counts effects, not answers. */
 export async function openFake(desk: Desk, options: FakeOptions = {}): Promise<Fake> {
   const calls: RecordedCall[] = [];
+  const questions: RecordedQuestion[] = [];
   const effects: Effect[] = [];
   const counts = { calls: 0, effects: 0 };
   const received = new Map<string, number>();
@@ -37,49 +39,35 @@ export async function openFake(desk: Desk, options: FakeOptions = {}): Promise<F
       reply(response, control(fake, path.slice("/_control/".length), body));
       return;
     }
-    const letter = desk.read({ path, headers: request.headers, body });
+    const { headers } = request;
+    const arrivedAt = now();
+    const asked = request.method === "GET" ? desk.lookUp?.({ path, headers, body }) : null;
+    if (asked) {
+      questions.push({ at: arrivedAt, path, headers });
+      await answerQuestion(response, asked);
+      return;
+    }
+    const letter = desk.read({ path, headers, body });
     const read = "recipient" in letter ? letter : { recipient: null, key: null };
     counts.calls += 1;
     if (!options.countOnly) {
-      calls.push({ at: now(), path, headers: request.headers, body, recipient: read.recipient, key: read.key });
+      calls.push({ at: arrivedAt, path, headers, body, recipient: read.recipient, key: read.key });
     }
-    if (!("recipient" in letter)) reply(response, letter);
-    else await play(response, letter, scripts.get(letter.recipient)?.shift() ?? standing ?? { do: "accept" });
-  }
-
-  async function play(response: ServerResponse, letter: Letter, step: Step): Promise<void> {
-    const { socket } = response;
-    if (step.do === "accept") {
-      reply(response, await perform(letter, step.delayMs));
+    if (!("recipient" in letter)) {
+      reply(response, letter);
       return;
     }
-    const performed = step.effect ? await perform(letter) : null;
-    switch (step.do) {
-      case "answer": {
-        const said = { status: step.status, headers: step.headers ?? {}, body: step.raw ?? "" };
-        const answer = "json" in step ? { ...said, ...jsonOf(step) } : said;
-        if (!performed) desk.refused(letter, answer, now());
-        if (step.delayMs) await wait(step.delayMs);
-        reply(response, answer);
-        return;
-      }
-      case "reset":
-        socket?.resetAndDestroy();
-        return;
-      case "close":
-        socket?.destroy();
-        return;
-      case "hang":
-        return;
-      case "cut": {
-        const whole = performed ?? { status: 200, body: '{"half":"of an answer that never ends"}' };
-        response.writeHead(step.status ?? whole.status, { "content-length": Buffer.byteLength(whole.body) });
-        response.write(whole.body.slice(0, whole.body.length / 2), () => socket?.destroy());
-        return;
-      }
-      default:
-        throw new Error(`no play for ${step satisfies never}`);
-    }
+    const step = scripts.get(letter.recipient)?.shift() ?? standing ?? { do: "accept" };
+    const answer = await play(response, step, {
+      perform: (delayMs) => perform(letter, delayMs),
+      refused: (refusal) => desk.refused(letter, refusal, now()),
+    });
+    if (answer && !options.countOnly) desk.record?.(letter, answer, arrivedAt);
+  }
+
+  async function answerQuestion(response: ServerResponse, { name, reply: answer }: LookedUp): Promise<void> {
+    const step = scripts.get(name)?.shift() ?? { do: "accept" };
+    await play(response, step, { perform: async () => answer, refused: () => {} });
   }
 
   const server = createServer((request, response) => {
@@ -104,6 +92,7 @@ export async function openFake(desk: Desk, options: FakeOptions = {}): Promise<F
   const fake: Fake = {
     url: `http://127.0.0.1:${port}`,
     calls,
+    questions,
     effects,
     counts,
     received,
@@ -122,6 +111,7 @@ export async function openFake(desk: Desk, options: FakeOptions = {}): Promise<F
     },
     reset: () => {
       calls.length = 0;
+      questions.length = 0;
       effects.length = 0;
       Object.assign(counts, { calls: 0, effects: 0 });
       received.clear();
@@ -136,17 +126,6 @@ export async function openFake(desk: Desk, options: FakeOptions = {}): Promise<F
     },
   };
   return fake;
-}
-
-const jsonOf = (step: { json?: unknown; headers?: Readonly<Record<string, string>> }) => ({
-  headers: { "content-type": "application/json; charset=utf-8", ...step.headers },
-  body: JSON.stringify(step.json),
-});
-
-function reply(response: ServerResponse, { status, headers = {}, body }: Reply): void {
-  if (response.destroyed || response.headersSent) return;
-  response.writeHead(status, { ...headers, "content-length": Buffer.byteLength(body) });
-  response.end(body);
 }
 
 async function listen(server: Server, port: number): Promise<number> {

@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import type { Desk, Fake, FakeOptions, Letter, Received } from "./desk.ts";
 import { openFake } from "./fake.ts";
+import { openLog, type RequestLog } from "./resend-log.ts";
 import { jsonReply, type Reply, type Step } from "./step.ts";
 
 const KEY_LIVES_MS = 24 * 3_600_000;
@@ -8,6 +9,12 @@ const KEY_LIVES_MS = 24 * 3_600_000;
 export interface FakeResendOptions extends FakeOptions {
   /** Whether an error is remembered under its key too. Resend does not say; default: no. */
   readonly storesErrors?: boolean;
+  /** Keys that may read the request log and emails; default: all that are good for sending. */
+  readonly fullAccess?: readonly string[];
+}
+
+export interface FakeResend extends Fake {
+  readonly log: RequestLog;
 }
 
 interface Remembered {
@@ -40,12 +47,17 @@ export const MONTHLY_QUOTA: Step = resendError(429, "monthly_quota_exceeded", "Y
 const error = (status: number, name: string, message: string): Reply =>
   jsonReply(status, { statusCode: status, message, name });
 
-/** `POST /emails` with Resend's idempotency: 24 h, by key and body; the same key and body answer the same id, without effect. */
-export function openFakeResend(options: FakeResendOptions = {}): Promise<Fake> {
-  return openFake(resendDesk(options.storesErrors ?? false), options);
+/**
+ * `POST /emails` with Resend's idempotency: 24 h, by key and body; the same key and body answer the same id, without effect.
+ * `GET /logs`, `GET /logs/:id` and `GET /emails/:id` tell what it did.
+ */
+export async function openFakeResend(options: FakeResendOptions = {}): Promise<FakeResend> {
+  const log = openLog();
+  const fake = await openFake(resendDesk(options, log), options);
+  return Object.assign(fake, { log });
 }
 
-function resendDesk(storesErrors: boolean): Desk {
+function resendDesk({ storesErrors = false, fullAccess }: FakeResendOptions, log: RequestLog): Desk {
   const keys = new Map<string, Remembered>();
   let good: readonly string[] | null = null;
 
@@ -58,6 +70,13 @@ function resendDesk(storesErrors: boolean): Desk {
 
   return {
     read: (received) => refusal(received, good) ?? letterOf(received),
+    lookUp(received) {
+      const found = log.read(received.path);
+      if (!found) return null;
+      const refused = unauthorized(received, good) ?? restricted(received, fullAccess);
+      return { name: found.name, reply: refused ?? found.reply };
+    },
+    record: ({ content }, reply, at) => log.record(content, reply, at),
     admit(letter, now) {
       const held = letter.key === null ? undefined : keys.get(letter.key);
       if (!held || held.until <= now) {
@@ -77,20 +96,35 @@ function resendDesk(storesErrors: boolean): Desk {
     refused(letter, reply, now) {
       if (storesErrors) remember(letter, now, reply);
     },
-    reset: () => keys.clear(),
+    reset: () => {
+      keys.clear();
+      log.clear();
+    },
     accept: (credentials) => {
       good = credentials;
     },
   };
 }
 
-function refusal({ path, headers }: Received, good: readonly string[] | null): Reply | null {
-  const key = headers["idempotency-key"];
-  const token = /^Bearer (.+)$/.exec(headers.authorization ?? "")?.[1];
-  if (path !== "/emails") return error(404, "not_found", "The requested endpoint does not exist");
-  if (headers["user-agent"] === undefined) return error(403, "validation_error", "a User-Agent is required");
+const tokenOf = ({ headers }: Received): string | undefined => /^Bearer (.+)$/.exec(headers.authorization ?? "")?.[1];
+
+function unauthorized(received: Received, good: readonly string[] | null): Reply | null {
+  const token = tokenOf(received);
+  if (received.headers["user-agent"] === undefined) return error(403, "validation_error", "a User-Agent is required");
   if (token === undefined) return error(401, "missing_api_key", "Missing API key in the authorization header");
-  if (good && !good.includes(token)) return error(401, "validation_error", "API key is invalid");
+  return good && !good.includes(token) ? error(401, "validation_error", "API key is invalid") : null;
+}
+
+const restricted = (received: Received, fullAccess: readonly string[] | undefined): Reply | null =>
+  fullAccess && !fullAccess.includes(tokenOf(received) ?? "")
+    ? error(401, "restricted_api_key", "This API key is restricted to only send emails")
+    : null;
+
+function refusal(received: Received, good: readonly string[] | null): Reply | null {
+  const key = received.headers["idempotency-key"];
+  if (received.path !== "/emails") return error(404, "not_found", "The requested endpoint does not exist");
+  const refused = unauthorized(received, good);
+  if (refused) return refused;
   return key !== undefined && (key === "" || key.length > 256)
     ? error(400, "invalid_idempotency_key", "must have between 1 and 256 characters")
     : null;

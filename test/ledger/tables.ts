@@ -17,7 +17,7 @@ const base: Omit<Capability, "idempotency"> = {
   ],
   lookup: [],
   receipts: {},
-  limits: { perSecond: null, perRecipient: null, maxRecipients: null, maxBatch: null, sizes: "", source: "example" },
+  limits: { perSecond: null, perRecipient: [], maxRecipients: null, maxBatch: null, sizes: "", source: "example" },
 };
 
 /** Deduplicates on the key for 24 hours, less one. */

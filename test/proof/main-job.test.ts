@@ -120,6 +120,8 @@ function environment(): Record<string, string> {
     EMAIL_FROM: "Proof <proof@example.com>",
     TELEGRAM_BOT_TOKEN: "123456:proof-token",
     TELEGRAM_API_ROOT: telegram.url,
+    RESEND_RATE_PER_SECOND: "off",
+    TELEGRAM_RATE_PER_SECOND: "off",
     PROVIDER_TIMEOUT_MS: "400",
     LEASE_MS: "5500",
     SWEEP_INTERVAL_MS: "200",

@@ -15,6 +15,7 @@ export const answer = (seen: Partial<Answer> = {}): Answer => ({
   providerMessageId: null,
   retryAfterS: null,
   movedTo: null,
+  limitPerSecond: null,
   ...seen,
 });
 

@@ -23,7 +23,8 @@ describe("the sandbox plays", () => {
     ["timeout@sandbox", { verdict: "unknown", reason: "timeout" }],
     ["reset@sandbox", { verdict: "unknown", reason: "connection_lost" }],
     ["error@sandbox", { verdict: "unknown", reason: "server_error" }],
-    ["unreachable@sandbox", { verdict: "deferred", reason: "not_sent" }],
+    ["unreachable@sandbox", { verdict: "deferred", reason: "not_sent", failing: false }],
+    ["down@sandbox", { verdict: "deferred", reason: "not_sent", failing: true }],
     ["lost@sandbox", { verdict: "accepted", providerMessageId: null }],
     ["badkey@sandbox", { verdict: "refused", scope: "channel" }],
     ["slow-5@sandbox", { verdict: "accepted" }],
@@ -85,6 +86,7 @@ test("the providers are listed by their own names", () => {
 });
 
 const ROWS: readonly Row[] = [
+  { rule: "not_sent", seen: { phase: "not_sent", code: "EHOSTDOWN" }, proves: {} },
   { rule: "not_sent", seen: { phase: "not_sent" }, proves: {} },
   { rule: "accepted", seen: { status: 200, providerMessageId: "1" }, proves: {} },
   { rule: "accepted_without_id", seen: { status: 200 }, proves: {} },

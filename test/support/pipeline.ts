@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { sql } from "kysely";
 import { pino } from "pino";
 import type { DeliveryId } from "../../src/ledger/delivery.ts";
+import { pacingOf } from "../../src/ledger/pacing.ts";
 import { type AdapterSettings, openAdapter, PROVIDERS } from "../../src/providers/index.ts";
 import type { Adapter } from "../../src/providers/provider.ts";
 import { registerChannels } from "../../src/store/channels.ts";
@@ -19,6 +20,8 @@ export interface Account {
   /** Stands between the worker and the adapter. */
   readonly wrap?: (adapter: Adapter) => Adapter;
   readonly credentials?: string;
+  /** Default: off, so that a test need not wait for a rate. Null: the provider's own limits. */
+  readonly ratePerSecond?: number | "off" | null;
 }
 
 export const emailTo = (url: string, from = "Shop <shop@example.com>"): Account => ({
@@ -33,11 +36,12 @@ export const telegramTo = (url: string): Account => ({
 /** A worker with short times, on these accounts. */
 export async function work(db: Db, accounts: readonly Account[], more: Partial<WorkerDeps> = {}): Promise<Worker> {
   const channels = await Promise.all(
-    accounts.map(async ({ id, settings, wrap = (adapter) => adapter, credentials = "one" }) => {
+    accounts.map(async ({ id, settings, wrap = (adapter) => adapter, credentials = "one", ratePerSecond = "off" }) => {
       const provider = PROVIDERS[settings.provider];
       if (!provider) throw new Error(settings.provider);
       await registerChannels(db, [{ id, provider: settings.provider, fingerprint: credentials }]);
-      return { id, provider, adapter: wrap(openAdapter(settings)), credentials };
+      const pacing = pacingOf(provider.capability.limits, ratePerSecond);
+      return { id, provider, adapter: wrap(openAdapter(settings)), credentials, pacing };
     }),
   );
   return await startWorker({

@@ -42,7 +42,7 @@ beforeEach(async () => {
   onEffect = async () => {};
   resend.reset();
   telegram.reset();
-  worker = await work(database.db, [emailTo(resend.url), telegramTo(telegram.url)], { providerTimeoutMs: 300 });
+  worker = await work(database.db, [emailTo(resend.url), telegramTo(telegram.url)], { providerTimeoutMs: 1_000 });
 });
 afterEach(() => worker.stop(3_000));
 

@@ -13,6 +13,10 @@ export const TAGS = {
   Channels: "Configured provider accounts, and what their providers guarantee.",
   Attention: "What only a person, or later evidence, can settle.",
   Receipts: "What providers report of messages after they have taken them.",
+  Suppressions: "Recipients that a channel does not write to.",
+  Producers: "Services that post deliveries, and when their recipients are not to be disturbed.",
+  Events: "Everything that happened, in an order that can be followed.",
+  Callbacks: "Where producers are told what became of their deliveries (Standard Webhooks).",
   Keys: "API keys, their producers and scopes.",
   Health: "For load balancers and orchestrators.",
 } as const;
@@ -28,6 +32,7 @@ export interface Route {
   readonly query?: z.ZodObject;
   readonly headers?: z.ZodObject;
   readonly body?: z.ZodType;
+  readonly bodyIsOptional?: true;
   readonly answers: Readonly<Record<number, Answer>>;
   readonly problems: readonly ProblemType[];
 }

@@ -1,6 +1,6 @@
 import { Resend } from "resend";
 import { redactor } from "../../ledger/redact.ts";
-import { type Answer, saneRetryAfterS } from "../../ledger/verdict.ts";
+import { type Answer, saneLimitPerSecond, saneRetryAfterS } from "../../ledger/verdict.ts";
 import type { Adapter, Call, Renderable } from "../provider.ts";
 import { type Exchange, header, neverMade, openTransport, readBody, storable } from "../transport.ts";
 import { type EmailMessage, mailbox } from "./message.ts";
@@ -11,6 +11,8 @@ export interface ResendSettings {
   readonly baseUrl?: string;
   /** The sender of emails that name none. */
   readonly from?: string;
+  /** A full-access key: with it, the request log tells what became of doubtful emails. */
+  readonly lookupApiKey?: string;
 }
 
 /** Resend takes 1 to 256 characters; printable ASCII is what every header can carry. */
@@ -113,5 +115,17 @@ function answerOf(exchange: Exchange, redact: (text: string) => string): Answer 
     providerMessageId: accepted && typeof id === "string" && id !== "" ? storable(id) : null,
     retryAfterS: saneRetryAfterS(header(exchange, "retry-after")),
     movedTo: null,
+    limitPerSecond: limitPerSecond(exchange),
   };
+}
+
+/**
+ * Requests a second that the account may make: `ratelimit-policy: 100;w=1` (100 in a window of 1 s), or `ratelimit-limit`
+ * alone, which is by the second (https://resend.com/docs/api-reference/rate-limit).
+ */
+function limitPerSecond(exchange: Exchange): number | null {
+  const [, limit, window] = /^(\d{1,9});w=(\d{1,9})$/.exec(header(exchange, "ratelimit-policy")?.trim() ?? "") ?? [];
+  if (limit !== undefined) return saneLimitPerSecond(Number(limit) / Number(window));
+  const alone = header(exchange, "ratelimit-limit")?.trim() ?? "";
+  return /^\d{1,9}$/.test(alone) ? saneLimitPerSecond(Number(alone)) : null;
 }

@@ -1,11 +1,11 @@
 import { Webhook } from "standardwebhooks";
-import type { DeliveryId, Millis, ReceiptStatus } from "../../ledger/delivery.ts";
+import type { Millis, ReceiptStatus } from "../../ledger/delivery.ts";
 import type { WebhookEvent, WebhookReader, WebhookRequest } from "../provider.ts";
 import { storable } from "../transport.ts";
 import { receipts } from "./receipts.ts";
+import { deliveryTag, fieldsOf } from "./tag.ts";
 
 const SECRET = /^whsec_(?=[A-Za-z0-9+/])(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const A_DAY_MS = 86_400_000;
 const MAX_DETAIL = 4_096;
 
@@ -62,8 +62,6 @@ function textOf(body: Uint8Array): string | null {
   }
 }
 
-const fieldsOf = (value: unknown): Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
 const wordOf = (value: unknown): string | null =>
   typeof value === "string" && value !== "" ? storable(value).slice(0, 255).toWellFormed() : null;
 
@@ -79,7 +77,7 @@ function parse(body: Uint8Array): Readonly<Record<string, unknown>> | null {
 function readEvent({ headers, body }: WebhookRequest, receivedAt: Millis): WebhookEvent | null {
   const envelope = parse(body);
   if (!envelope) return null;
-  const type = wordOf(envelope["type"])?.slice(0, 100) ?? "unknown";
+  const type = wordOf(envelope["type"])?.slice(0, 100).toWellFormed() ?? "unknown";
   const means = Object.hasOwn(receipts, type) ? receipts[type] : undefined;
   const isOurs = means !== undefined && means !== "ignored";
   const data = fieldsOf(envelope["data"]);
@@ -92,10 +90,10 @@ function readEvent({ headers, body }: WebhookRequest, receivedAt: Millis): Webho
     status,
     provesAcceptance: isOurs,
     occurredAt: timeOf(envelope["created_at"], receivedAt),
-    deliveryId: isOurs ? tagOf(data["tags"]) : null,
+    deliveryId: isOurs ? deliveryTag(data["tags"]) : null,
     providerMessageId: isOurs ? (wordOf(data["email_id"]) ?? wordOf(data["id"])) : null,
     suppresses: suppressionOf(type, data),
-    recipients: recipientsOf(data["to"]),
+    recipients: isOurs ? recipientsOf(data["to"]) : null,
     detail: isOurs ? detailOf(data) : null,
   };
 }
@@ -103,14 +101,6 @@ function readEvent({ headers, body }: WebhookRequest, receivedAt: Millis): Webho
 function timeOf(value: unknown, receivedAt: Millis): Millis {
   const at = typeof value === "string" ? Date.parse(value) : Number.NaN;
   return at > 0 && at <= receivedAt + A_DAY_MS ? at : receivedAt;
-}
-
-/** Our tag. Resend's types have tags as an object, its documentation as a list of names and values. */
-function tagOf(tags: unknown): DeliveryId | null {
-  const value = Array.isArray(tags)
-    ? tags.map(fieldsOf).find(({ name }) => name === "delivery_id")?.["value"]
-    : fieldsOf(tags)["delivery_id"];
-  return typeof value === "string" && UUID.test(value) ? (value.toLowerCase() as DeliveryId) : null;
 }
 
 function recipientsOf(to: unknown): readonly string[] | null {
@@ -123,7 +113,7 @@ function suppressionOf(type: string, data: Readonly<Record<string, unknown>>): s
   if (type === "email.complained") return "complaint";
   if (type === "email.suppressed") return "provider_suppressed";
   if (type !== "email.bounced") return null;
-  const kind = String(fieldsOf(data["bounce"])["type"] ?? "").toLowerCase();
+  const kind = wordOf(fieldsOf(data["bounce"])["type"])?.toLowerCase();
   return kind === "transient" || kind === "undetermined" ? null : "hard_bounce";
 }
 
@@ -146,6 +136,7 @@ function detailOf(data: Readonly<Record<string, unknown>>): Readonly<Record<stri
     });
     return some.length > 0 ? [[name, Object.fromEntries(some)]] : [];
   });
-  const detail = Object.fromEntries(kept);
-  return kept.length === 0 || JSON.stringify(detail).length > MAX_DETAIL ? null : detail;
+  // What is escaped in JSON may be longer there than it is.
+  while (Buffer.byteLength(JSON.stringify(Object.fromEntries(kept))) > MAX_DETAIL) kept.pop();
+  return kept.length === 0 ? null : Object.fromEntries(kept);
 }

@@ -27,6 +27,7 @@ const NOTHING: Answer = {
   providerMessageId: null,
   retryAfterS: null,
   movedTo: null,
+  limitPerSecond: null,
 };
 
 const says = (status: number, code: string, message: string, retryAfterS: number | null = null): Answer => ({
@@ -57,6 +58,7 @@ const PLAYS: ReadonlyMap<string, Play> = new Map<string, Play>([
     "unreachable",
     () => ({ ...NOTHING, phase: "not_sent", code: "ECONNREFUSED", message: "the connection was refused" }),
   ],
+  ["down", () => ({ ...NOTHING, phase: "not_sent", code: "EHOSTDOWN", message: "the sandbox is down for everyone" })],
   ["slow", slow],
 ]);
 

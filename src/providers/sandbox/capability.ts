@@ -2,11 +2,22 @@ import type { Capability } from "../../ledger/capability.ts";
 
 const OURS = "src/providers/sandbox/adapter.ts";
 
-/** The sandbox sends nowhere and recognises no repeat, so that a doubtful answer goes to needs-attention at once. */
+/**
+ * The sandbox sends nowhere and recognises no repeat, so that a doubtful answer goes to needs-attention at once. What it plays
+ * is each recipient's own affair, and so no fault speaks against it, but for the one that says so.
+ */
 export const capability: Capability = {
   provider: "sandbox",
   idempotency: { by: "none", source: OURS },
   answers: [
+    {
+      when: { phase: "not_sent", code: ["EHOSTDOWN"] },
+      verdict: "deferred",
+      reason: "not_sent",
+      failing: true,
+      means: "down@sandbox: unreachable for everyone; ten of these in a row open the breaker",
+      source: OURS,
+    },
     {
       when: { phase: "not_sent" },
       verdict: "deferred",
@@ -50,7 +61,13 @@ export const capability: Capability = {
       means: "defer@sandbox, defer-90@sandbox (seconds to wait)",
       source: OURS,
     },
-    { when: { status: [500] }, verdict: "unknown", reason: "server_error", means: "error@sandbox", source: OURS },
+    {
+      when: { status: [500] },
+      verdict: "unknown",
+      reason: "server_error",
+      means: "error@sandbox",
+      source: OURS,
+    },
     {
       when: { phase: "sent", code: ["TIMEOUT"] },
       verdict: "unknown",
@@ -75,5 +92,5 @@ export const capability: Capability = {
   ],
   lookup: [{ by: "none", note: "nothing to look up", source: OURS }],
   receipts: {},
-  limits: { perSecond: null, perRecipient: null, maxRecipients: 1, maxBatch: null, sizes: "none", source: OURS },
+  limits: { perSecond: null, perRecipient: [], maxRecipients: 1, maxBatch: null, sizes: "none", source: OURS },
 };

@@ -103,6 +103,7 @@ function answerOf(exchange: Exchange, redact: (text: string) => string): Answer 
     providerMessageId: ok === true && isMessageId(messageId) ? String(messageId) : null,
     retryAfterS: saneRetryAfterS(retry_after) ?? saneRetryAfterS(header(exchange, "retry-after")),
     movedTo: Number.isSafeInteger(migrate_to_chat_id) ? String(migrate_to_chat_id) : null,
+    limitPerSecond: null,
   };
 }
 
