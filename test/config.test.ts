@@ -54,6 +54,14 @@ describe("defaults", () => {
     expect(email?.fingerprint).not.toContain("secret");
   });
 
+  test("a rate is the provider's own unless it is set; off is none", () => {
+    const keys = { RESEND_API_KEY: "re_1", TELEGRAM_BOT_TOKEN: "12:abc", SANDBOX: "off" };
+    const rates = (env: Record<string, string>) =>
+      config({ ...keys, ...env }).channels.map(({ ratePerSecond }) => ratePerSecond);
+    expect(rates({})).toEqual([null, null]);
+    expect(rates({ RESEND_RATE_PER_SECOND: "2.5", TELEGRAM_RATE_PER_SECOND: "off" })).toEqual([2.5, "off"]);
+  });
+
   test("a slash at the end of a base URL makes no difference", () => {
     const [email] = config({ RESEND_API_KEY: "re_1", RESEND_BASE_URL: "http://127.0.0.1:9/" }).channels;
     expect(email?.adapter).toMatchObject({ baseUrl: "http://127.0.0.1:9" });
@@ -72,6 +80,10 @@ describe("one readable line a fault, naming the variable", () => {
     [{ RESEND_API_KEY: "with space" }, /RESEND_API_KEY must be printable/],
     [{ RESEND_BASE_URL: "ftp://x" }, /RESEND_BASE_URL must be a URL/],
     [{ EMAIL_FROM: "a\nb@example.com" }, /EMAIL_FROM must be one line/],
+    [{ RESEND_RATE_PER_SECOND: "0" }, /RESEND_RATE_PER_SECOND must be more than 0/],
+    [{ RESEND_RATE_PER_SECOND: "99999" }, /RESEND_RATE_PER_SECOND must be more than 0 and at most 10000/],
+    [{ TELEGRAM_RATE_PER_SECOND: "fast" }, /TELEGRAM_RATE_PER_SECOND must be a number of calls a second, or off/],
+    [{ TELEGRAM_RATE_PER_SECOND: "-1" }, /TELEGRAM_RATE_PER_SECOND must be a number/],
     [{ SANDBOX: "yes" }, /SANDBOX must be on or off/],
     [{ LOG_LEVEL: "loud" }, /LOG_LEVEL must be one of/],
     [{ CHANNELS_FILE: "/nowhere/at/all.json" }, /CHANNELS_FILE cannot be read/],
@@ -105,7 +117,7 @@ describe("CHANNELS_FILE", () => {
   test("names accounts, and the variables in which their secrets are", async () => {
     const CHANNELS_FILE = await file([
       { id: "email-eu", provider: "resend", api_key_env: "EU_KEY", from: "EU <eu@example.com>" },
-      { id: "alerts", provider: "telegram", bot_token_env: "ALERTS_TOKEN" },
+      { id: "alerts", provider: "telegram", bot_token_env: "ALERTS_TOKEN", rate_per_second: 20 },
     ]);
     const { channels, secrets } = config({
       CHANNELS_FILE,
@@ -117,6 +129,7 @@ describe("CHANNELS_FILE", () => {
       ["email-eu", "resend"],
       ["alerts", "telegram"],
     ]);
+    expect(channels.map(({ ratePerSecond }) => ratePerSecond)).toEqual([null, 20]);
     expect(secrets).toEqual(expect.arrayContaining(["re_eu_secret", "12:abc"]));
   });
 
@@ -126,6 +139,7 @@ describe("CHANNELS_FILE", () => {
     [[{ id: "x", provider: "pigeon" }], /CHANNELS_FILE at \/0/],
     [[{ id: "X!", provider: "sandbox" }], /id must be/],
     [[{ id: "x", provider: "sandbox", colour: "red" }], /colour/],
+    [[{ id: "x", provider: "sandbox", rate_per_second: 0 }], /rate_per_second/],
     [[{ id: "x", provider: "resend", api_key_env: "MISSING" }], /MISSING, which is not set/],
     [[{ id: "sandbox", provider: "sandbox" }], /sandbox is configured 2 times/],
   ])("%j", async (content, fault) => {

@@ -31,6 +31,7 @@ create table callback_messages (
   type text not null,
   body text not null,
   attempts integer not null default 0,
+  replays integer not null default 0,
   -- When it is next posted, or (while it is under way) when whoever posts it is presumed dead; null: never again.
   next_attempt_at timestamptz(3) default ledger_now(),
   last_status integer,

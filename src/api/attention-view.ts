@@ -91,6 +91,6 @@ function whyOf(item: ItemRow, attempts: readonly AttemptRow[]): View["why"] {
           means: mean(doubtful.reason ?? ""),
         }
       : null,
-    contradiction: item.reason === "contradiction" ? item.detail : null,
+    contradiction: item.detail,
   };
 }

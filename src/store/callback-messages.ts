@@ -63,7 +63,8 @@ export async function fanOut(db: Db, limit: number, freeze: (told: Told) => stri
           from json_to_recordset(${JSON.stringify(messages)}::text::json)
             as message (tx text, event_id bigint, type text, body text)
           on conflict (producer_id, tx, event_id) do update
-          set next_attempt_at = ledger_now(), attempts = 0, delivered_at = null, given_up_at = null, created_at = ledger_now()
+          set next_attempt_at = ledger_now(), attempts = 0, replays = callback_messages.replays + 1, delivered_at = null,
+            given_up_at = null, created_at = ledger_now()
         )
         update callbacks set after_tx = ${last.tx}::xid8, after_id = ${last.id}::bigint
         where producer_id = ${place.producer_id}`.execute(tx);
@@ -86,8 +87,9 @@ export interface ClaimedMessage {
   readonly eventId: string;
   readonly type: string;
   readonly body: string;
-  /** This try's number, from 1. */
+  /** This try's number, from 1; a replay begins anew. */
   readonly attempt: number;
+  readonly replays: number;
   readonly url: string;
   readonly secrets: readonly string[];
   readonly failingSince: Date | null;
@@ -123,7 +125,7 @@ export async function claimMessages(
     from due join callbacks c using (producer_id)
     where m.producer_id = due.producer_id and m.tx = due.tx and m.event_id = due.event_id
     returning m.producer_id as "producerId", m.tx::text, m.event_id::text as "eventId", m.type, m.body,
-      m.attempts as attempt, c.url, c.secret, case when c.old_secret_until > ledger_now() then c.old_secret end as old,
+      m.attempts as attempt, m.replays, c.url, c.secret, case when c.old_secret_until > ledger_now() then c.old_secret end as old,
       c.failing_since as "failingSince"`.execute(db);
   return rows.map(({ secret, old, ...message }) => ({ ...message, secrets: old === null ? [secret] : [secret, old] }));
 }
@@ -144,7 +146,7 @@ export type Outcome =
 /** Writes what became of a post, and what that says of its callback. False when the claim was not this process's any more. */
 export async function settleMessage(db: Db, message: ClaimedMessage, outcome: Outcome): Promise<boolean> {
   const key = sql`producer_id = ${message.producerId} and tx = ${message.tx}::xid8 and event_id = ${message.eventId}::bigint
-    and attempts = ${message.attempt} and next_attempt_at is not null`;
+    and attempts = ${message.attempt} and replays = ${message.replays} and next_attempt_at is not null`;
   const { rows } =
     outcome.kind === "delivered"
       ? await sql`

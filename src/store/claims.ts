@@ -32,12 +32,16 @@ export interface ClaimRequest {
   readonly leaseMs: number;
   /** Absent: the channel is not paced. */
   readonly pacing?: Pacing;
+  /** What the batch before said of itself. */
+  readonly crowded?: boolean;
 }
 
 export interface Claimed {
   readonly claims: readonly Claim[];
   /** More may be due already. */
   readonly more: boolean;
+  /** Many that must wait stand before the others: the next batch should look at more. */
+  readonly crowded: boolean;
   /** For so long the channel's rate allows no claim, by the database's clock; 0: it allows one. */
   readonly tokenInMs: number;
   /** When the next delivery is due, where that is known: waiting longer would break the pace. */
@@ -66,19 +70,21 @@ export async function claimDue(
   let written: readonly Claim[] = [];
   try {
     return await db.transaction().execute(async (tx) => {
-      const pacer = request.pacing ? await openPacer(tx, request.channel, request.pacing) : null;
+      const { channel, pacing, crowded } = request;
+      const pacer = pacing ? await openPacer(tx, { channel, pacing, crowded }) : null;
       const most = Math.min(request.limit, pacer?.callsLeft ?? request.limit);
-      if (pacer && most === 0) return { claims: [], more: false, ...(await pacer.save(0)) };
+      if (pacer && most === 0) return { claims: [], more: false, crowded: false, ...(await pacer.save(0)) };
       const limit = most + (pacer?.scanMore ?? 0);
       const batch = await lockOrProbe(tx, request, limit);
       await pacer?.look(batch.due);
       const { claims, asides, left } = judge(batch, most, pacer, decide);
       written = claims;
       if (claims.length > 0) await openAttempts(tx, request, claims);
-      if (asides.length > 0) await setAside(tx, request.channel, asides);
-      if (batch.probing && claims.length === 0) await returnProbe(tx, request.channel);
-      const more = left || batch.due.length === batch.limit;
-      return { claims, more, ...((await pacer?.save(claims.length)) ?? { tokenInMs: 0, dueInMs: null }) };
+      if (asides.length > 0) await setAside(tx, channel, asides);
+      if (batch.probing && claims.length === 0) await returnProbe(tx, channel);
+      const full = batch.due.length === batch.limit;
+      const result = { claims, more: left || full, crowded: full && asides.length > claims.length };
+      return { ...result, ...((await pacer?.save(claims.length)) ?? { tokenInMs: 0, dueInMs: null }) };
     });
   } catch (error) {
     if (written.length > 0 && isConnectionError(error)) throw new ClaimInDoubtError(written, error);

@@ -81,8 +81,8 @@ export async function lockDue(
   const { rows } = await sql<{ now: Date; wants_probe: boolean } & (DueRow | { id: null })>`
     with ready_channel as (
       select id, breaker_opened_at is not null as is_down,
-        breaker_opened_at is not null and breaker_open_until <= ledger_now() and exists (
-          select from deliveries d where d.channel = channels.id and d.state = 'pending' and d.next_attempt_at <= ledger_now()
+        breaker_opened_at is not null and breaker_open_until <= ledger_now() and ledger_now() >= (
+          select min(d.next_attempt_at) from deliveries d where d.channel = channels.id and d.state = 'pending'
         ) as wants_probe
       from channels
       where id = ${request.channel}

@@ -8,7 +8,7 @@ import { ownOutcome } from "../ledger/verdict.ts";
 import { type Held, lockHeld, type Settlement, type Write } from "./held.ts";
 import type { Schema } from "./schema.ts";
 import { suppressRecipients } from "./suppress.ts";
-import { settleWithin } from "./verdicts.ts";
+import { ADD_TO_OPEN_ITEM, settleWithin } from "./verdicts.ts";
 
 /** A stored receipt that belongs to a delivery. */
 export interface Matched {
@@ -175,8 +175,10 @@ async function contradict(
     with news as (
       select 1 where not exists (
         select from attention_items i
-        where i.delivery_id = ${receipt.deliveryId} and i.reason = 'contradiction'
-          and i.detail ->> 'provider_message_id' is not distinct from ${receipt.providerMessageId}::text)
+        cross join lateral jsonb_array_elements(
+          jsonb_build_array(i.detail::jsonb) || coalesce(i.detail::jsonb -> 'further', '[]')) said
+        where i.delivery_id = ${receipt.deliveryId} and said ? 'why'
+          and said ->> 'provider_message_id' is not distinct from ${receipt.providerMessageId}::text)
     ), stopped as (
       update deliveries d
       set state = 'needs_attention', next_attempt_at = null, hold_reason = null, settled_at = ledger_now()
@@ -187,11 +189,11 @@ async function contradict(
       select 'delivery.needs_attention', id, producer_id, ${JSON.stringify({ reason: "contradiction", ...detail })}::text::json
       from stopped
     )
-    insert into attention_items (id, delivery_id, producer_id, channel, reason, detail)
+    insert into attention_items as item (id, delivery_id, producer_id, channel, reason, detail)
     select ${uuidv7()}, ${receipt.deliveryId}, ${receipt.producerId}, ${delivery.channel}, 'contradiction',
       ${JSON.stringify(detail)}::text::json
     from news
-    on conflict do nothing`.execute(tx);
+    ${ADD_TO_OPEN_ITEM}`.execute(tx);
 }
 
 /**

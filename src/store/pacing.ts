@@ -31,8 +31,9 @@ export interface Pacer {
   save(claims: number): Promise<{ readonly tokenInMs: number; readonly dueInMs: number | null }>;
 }
 
-/** So that they get their turns in few commits, and do not hide those behind them. */
-const SCAN_MORE = 64;
+const SCAN_MORE = 16;
+/** Behind a batch of them: so that they get their turns in few commits, and do not hide the others for long. */
+const SCAN_CROWD = 256;
 
 const ms = (column: string) => sql<Millis>`(extract(epoch from ${sql.raw(column)}) * 1000)::double precision`;
 const time = (at: Millis) => sql`to_timestamp(${at / 1000}::double precision)`;
@@ -43,7 +44,10 @@ const recipientOf = ({ recipient, movedTo }: Due): string => (movedTo ?? recipie
  * Locks the channel's row and reads its rate. Null when nothing limits the channel: then nothing is locked either. The clock
  * is read after the lock: a transaction that waited for it began long before its calls.
  */
-export async function openPacer(tx: Transaction<Schema>, channel: string, pacing: Pacing): Promise<Pacer | null> {
+export async function openPacer(
+  tx: Transaction<Schema>,
+  { channel, pacing, crowded = false }: { channel: string; pacing: Pacing; crowded?: boolean | undefined },
+): Promise<Pacer | null> {
   const { perSecond, perRecipient } = pacing;
   if (perSecond === null && perRecipient.length === 0) return null;
   const always = typeof perSecond === "number" || perRecipient.length > 0;
@@ -56,7 +60,9 @@ export async function openPacer(tx: Transaction<Schema>, channel: string, pacing
   const [row] = rows;
   if (!row) return null;
   const perSecondNow = perSecond === "learned" ? row.learned_rate : perSecond;
-  return pacerOf(tx, channel, pacing, perSecondNow === null ? null : rateOf(perSecondNow), row);
+  const rate = perSecondNow === null ? null : rateOf(perSecondNow);
+  const scanMore = perRecipient.length === 0 ? 0 : crowded ? SCAN_CROWD : SCAN_MORE;
+  return { ...pacerOf(tx, channel, pacing, rate, row), scanMore };
 }
 
 function pacerOf(
@@ -65,7 +71,7 @@ function pacerOf(
   { perRecipient }: Pacing,
   rate: Rate | null,
   { tat, now: exactly }: { readonly tat: Millis | null; readonly now: Millis },
-): Pacer {
+): Omit<Pacer, "scanMore"> {
   const now = Math.floor(exactly);
   const paces = new Map<string, Pace>();
   const changed = new Set<string>();
@@ -80,7 +86,6 @@ function pacerOf(
 
   return {
     callsLeft: left,
-    scanMore: perRecipient.length > 0 ? SCAN_MORE : 0,
 
     async look(due) {
       if (perRecipient.length === 0 || due.length === 0) return;

@@ -4,6 +4,7 @@ import type { CapabilityOf } from "../ledger/capability.ts";
 import type { DeliveryId, Millis, ProducerId, ReceiptStatus } from "../ledger/delivery.ts";
 import { uuidArray } from "./arrays.ts";
 import { attachReceipts, type MatchedRow, matchedColumns, matchedFrom } from "./evidence.ts";
+import { lockHeld } from "./held.ts";
 import { type Clue, clueKey, type Match, matchDeliveries } from "./match.ts";
 import type { Db, Schema } from "./schema.ts";
 
@@ -97,7 +98,14 @@ async function insertReceipts(
       delivery_id uuid, producer_id uuid, provider_message_id text, name text, suppresses text, recipients json,
       detail json, look_again boolean)
     order by channel, event_id
-    on conflict (channel, event_id) do nothing
+    -- What somebody reported of a message that was not his to claim, and so had no effect, gives way to whose it is.
+    on conflict (channel, event_id) do update
+    set type = excluded.type, status = excluded.status, proves_acceptance = excluded.proves_acceptance,
+      occurred_at = excluded.occurred_at, delivery_id = excluded.delivery_id, producer_id = excluded.producer_id,
+      provider_message_id = excluded.provider_message_id, name = excluded.name, suppresses = excluded.suppresses,
+      recipients = excluded.recipients, detail = excluded.detail, look_again_at = excluded.look_again_at
+    where receipts.delivery_id is null
+      and (excluded.delivery_id is not null or (receipts.producer_id is not null and excluded.producer_id is null))
     returning channel, event_id`.execute(tx);
   return new Set(stored.map(({ channel, event_id: eventId }) => clueKey({ channel, eventId })));
 }
@@ -109,44 +117,43 @@ async function insertReceipts(
  */
 export async function rematchReceipts(db: Db, limit: number, capabilityOf: CapabilityOf): Promise<number> {
   return await db.transaction().execute(async (tx) => {
-    const { rows } = await sql<MatchedRow & { name: string | null }>`
-      with due as (
-        select channel, event_id from receipts
-        where look_again_at <= ledger_now() order by look_again_at limit ${limit} for update skip locked
+    // Read only: whoever settles locks deliveries first and their receipts then, and so does this.
+    const { rows: due } = await sql<Omit<Clue, "deliveryId">>`
+      select channel, event_id as "eventId", provider_message_id as "providerMessageId", name, producer_id as "producerId"
+      from receipts where look_again_at <= ledger_now() and delivery_id is null
+      order by look_again_at limit ${limit}`.execute(tx);
+    if (due.length === 0) return 0;
+    const matches = await matchDeliveries(
+      tx,
+      due.map((clue) => ({ ...clue, deliveryId: null })),
+    );
+    await lockHeld(tx, [...new Set([...matches.values()].map(({ deliveryId }) => deliveryId))]);
+    const looked = due.map((clue) => {
+      const match = matches.get(clueKey(clue));
+      return {
+        channel: clue.channel,
+        event_id: clue.eventId,
+        delivery_id: match?.deliveryId ?? null,
+        producer_id: match?.producerId ?? clue.producerId,
+      };
+    });
+    const { rows } = await sql<MatchedRow>`
+      with looked as (
+        select * from json_to_recordset(${JSON.stringify(looked)}::text::json)
+          as looked (channel text, event_id text, delivery_id uuid, producer_id uuid)
+      ), waiting as (
+        select r.channel, r.event_id from receipts r join looked using (channel, event_id)
+        where r.delivery_id is null and r.look_again_at <= ledger_now()
+        order by r.channel, r.event_id for update of r skip locked
       )
       update receipts r
-      set look_again_at = case when ledger_now() - r.received_at < interval '10 minutes'
-        then ledger_now() + 5 * greatest(ledger_now() - r.received_at, interval '2 seconds') end
-      from due where r.channel = due.channel and r.event_id = due.event_id and r.delivery_id is null
-      returning ${matchedColumns}, r.name`.execute(tx);
-    const clues = rows.map((row): Clue & { row: MatchedRow } => ({
-      channel: row.channel,
-      eventId: row.event_id,
-      deliveryId: row.delivery_id,
-      providerMessageId: row.provider_message_id,
-      name: row.name,
-      producerId: row.producer_id,
-      row,
-    }));
-    const matches = await matchDeliveries(tx, clues);
-    const matched = clues.flatMap(({ row, ...clue }) => {
-      const match = matches.get(clueKey(clue));
-      return match ? [{ ...matchedFrom(row), ...match }] : [];
-    });
-    const written = matched.map(({ channel, eventId, deliveryId, producerId }) => ({
-      channel,
-      event_id: eventId,
-      delivery_id: deliveryId,
-      producer_id: producerId,
-    }));
-    if (written.length > 0) {
-      await sql`
-        update receipts r set delivery_id = m.delivery_id, producer_id = m.producer_id, look_again_at = null
-        from json_to_recordset(${JSON.stringify(written)}::text::json)
-          as m (channel text, event_id text, delivery_id uuid, producer_id uuid)
-        where r.channel = m.channel and r.event_id = m.event_id`.execute(tx);
-    }
-    await attachReceipts(tx, matched, capabilityOf);
+      set delivery_id = looked.delivery_id, producer_id = looked.producer_id,
+        look_again_at = case when looked.delivery_id is null and ledger_now() - r.received_at < interval '10 minutes'
+          then ledger_now() + 5 * greatest(ledger_now() - r.received_at, interval '2 seconds') end
+      from waiting join looked using (channel, event_id)
+      where r.channel = waiting.channel and r.event_id = waiting.event_id
+      returning ${matchedColumns}`.execute(tx);
+    await attachReceipts(tx, rows.filter((row) => row.delivery_id !== null).map(matchedFrom), capabilityOf);
     return rows.length;
   });
 }

@@ -137,6 +137,13 @@ function verdictRow({ settlement, change }: Write): Record<string, unknown> {
   };
 }
 
+/** An item is open already: what contradicts the ledger is added to it, under `further`; anything else it says itself. */
+export const ADD_TO_OPEN_ITEM = sql`
+  on conflict (delivery_id, producer_id) where closed_at is null do update
+  set detail = (coalesce(item.detail::jsonb, '{}') || jsonb_build_object(
+    'further', coalesce(item.detail::jsonb -> 'further', '[]') || excluded.detail::jsonb))::json
+  where excluded.detail is not null`;
+
 async function openItems(tx: Transaction<Schema>, writes: readonly Write[]): Promise<void> {
   const items = writes.flatMap(({ settlement, held, change }) =>
     change.attention === null
@@ -154,11 +161,11 @@ async function openItems(tx: Transaction<Schema>, writes: readonly Write[]): Pro
   );
   if (items.length === 0) return;
   await sql`
-    insert into attention_items (id, delivery_id, producer_id, channel, reason, detail)
+    insert into attention_items as item (id, delivery_id, producer_id, channel, reason, detail)
     select id, delivery_id, producer_id, channel, reason, case when json_typeof(detail) <> 'null' then detail end
     from json_to_recordset(${JSON.stringify(items)}::text::json)
-      as item (id uuid, delivery_id uuid, producer_id uuid, channel text, reason text, detail json)
-    on conflict do nothing`.execute(tx);
+      as opened (id uuid, delivery_id uuid, producer_id uuid, channel text, reason text, detail json)
+    ${ADD_TO_OPEN_ITEM}`.execute(tx);
 }
 
 /** What was said, and what it contradicts, for the operator. */

@@ -47,6 +47,9 @@ const NEVER = new AbortController().signal;
 /** Within this time a call that was cut off has said so. */
 const CUT_OFF_MS = 500;
 
+/** Deliveries that are due within so short a time of each other are claimed together. */
+const NEAREST_MS = 20;
+
 const NOT_CALLED: Called = { outcome: ownOutcome("deferred", NEVER_CALLED), answer: null, latencyMs: null };
 
 /** gate → claim → call → settle, for one channel: claims as many as it has free slots for, again and again. */
@@ -62,6 +65,7 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
   let busy = 0;
   /** Of those, the ones whose outcome is not known yet. */
   let unanswered = 0;
+  let crowded = false;
   const loop = run();
 
   async function run(): Promise<void> {
@@ -85,12 +89,14 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
     }
   }
 
-  const untilDue = (ms: number | null): number => Math.min(deps.pollIntervalMs, Math.max(1, Math.ceil(ms ?? Infinity)));
+  const untilDue = (ms: number | null): number =>
+    Math.min(deps.pollIntervalMs, Math.max(NEAREST_MS, Math.ceil(ms ?? Infinity)));
 
   async function claimAndCall(limit: number): Promise<Claimed> {
     const leaseHoldsUntil = deps.clock() + deps.leaseMs;
     const claimed = await claim(limit);
     const { claims } = claimed;
+    crowded = claimed.crowded;
     busy += claims.length;
     unanswered += claims.length;
     const ready = await renderAll(claims);
@@ -101,7 +107,7 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
 
   async function claim(limit: number): Promise<Claimed> {
     const { workerId, leaseMs } = deps;
-    const request = { channel: channel.id, limit, workerId, leaseMs, pacing: channel.pacing };
+    const request = { channel: channel.id, limit, workerId, leaseMs, pacing: channel.pacing, crowded };
     try {
       return await claimDue(deps.db, request, (delivery, now) => decideDue(delivery, capability, now));
     } catch (error) {

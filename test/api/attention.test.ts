@@ -290,9 +290,13 @@ describe("the queue", () => {
     expect(new Set(seen.slice(5))).toEqual(new Set(made.slice(0, 2)));
   });
 
-  test.each(["x", "YXR0ZW50aW9uOjE6eA", "ZGVsaXZlcmllczoxOjAxOTkwMDAwLTAwMDAtNzAwMC04MDAwLTAwMDAwMDAwMDAwMA"])(
-    "a cursor that is none of its own is refused: %s",
-    async (cursor) => expect((await list(`?cursor=${cursor}`)).type).toBe("/problems/invalid-cursor"),
+  test.each([
+    "x",
+    "YXR0ZW50aW9uOjE6eA",
+    Buffer.from("attention:999999999999999:01990000-0000-7000-8000-000000000000").toString("base64url"),
+    "ZGVsaXZlcmllczoxOjAxOTkwMDAwLTAwMDAtNzAwMC04MDAwLTAwMDAwMDAwMDAwMA",
+  ])("a cursor that is none of its own is refused: %s", async (cursor) =>
+    expect((await list(`?cursor=${cursor}`)).type).toBe("/problems/invalid-cursor"),
   );
 
   test("is filtered by channel, reason, assignee, producer and age", async () => {

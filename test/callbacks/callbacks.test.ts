@@ -102,6 +102,15 @@ const messages = async () =>
       from callback_messages order by tx, event_id`.execute(database.db)
   ).rows;
 const postsTo = (path: string) => posts.filter((post) => post.path === path);
+/** Until so many messages are made. Other databases of the server hold the feed's horizon back while they write. */
+const fanned = (count: number) =>
+  until(
+    async () => {
+      await fanOut(database.db, 7, bodyOf);
+      return await messages();
+    },
+    (all) => all.length === count,
+  );
 const makeDue = () =>
   sql`update callback_messages set next_attempt_at = now() where next_attempt_at is not null`.execute(database.db);
 
@@ -153,7 +162,7 @@ describe("a producer is told", () => {
     start();
     await happen("delivery.sent");
     for (let failures = 1; failures <= 2; failures += 1) {
-      await until(messages, ([one]) => one?.last_error === "answered 503" && one.attempts === failures);
+      await until(messages, ([one]) => one?.last_error === "answered 503" && one.attempts >= failures);
       await makeDue();
     }
     await until(messages, ([one]) => one?.delivered === true);
@@ -270,8 +279,7 @@ describe("the store", () => {
   test("makes each message once, however many processes do it at once", async () => {
     await register();
     for (let n = 0; n < 30; n += 1) await happen("delivery.sent");
-    await Promise.all(Array.from({ length: 8 }, () => fanOut(database.db, 7, bodyOf)));
-    while ((await fanOut(database.db, 7, bodyOf)) > 0);
+    await Promise.all(Array.from({ length: 8 }, () => fanned(30)));
     expect(await messages()).toHaveLength(30);
   });
 
@@ -289,14 +297,13 @@ describe("the store", () => {
     await fanOut(database.db, 100, bodyOf);
     late.resolve();
     await slow;
-    await fanOut(database.db, 100, bodyOf);
-    expect((await messages()).map(({ type }) => type).toSorted()).toEqual(["delivery.sent", "receipt.opened"]);
+    expect((await fanned(2)).map(({ type }) => type).toSorted()).toEqual(["delivery.sent", "receipt.opened"]);
   });
 
   test("hands each message to one of many claimers, and again when the lease has run out", async () => {
     await register();
     for (let n = 0; n < 20; n += 1) await happen("delivery.sent");
-    await fanOut(database.db, 100, bodyOf);
+    await fanned(20);
     const claims = (await Promise.all(Array.from({ length: 6 }, () => claimMessages(database.db, request)))).flat();
     expect(new Set(claims.map(({ eventId }) => eventId)).size).toBe(20);
     expect(claims).toHaveLength(20);
@@ -310,7 +317,7 @@ describe("the store", () => {
   test("gives a message up at the end of the ladder, and keeps that it did", async () => {
     await register();
     await happen("delivery.sent");
-    await fanOut(database.db, 100, bodyOf);
+    await fanned(1);
     const [claim] = await claimMessages(database.db, request);
     if (!claim) throw new Error("no claim");
     const failed = { kind: "failed", status: 500, error: "answered 500", waitS: null, disables: null } as const;

@@ -49,7 +49,9 @@ describe("connections that are cut", () => {
     await until(
       async () => {
         // What was given back waits for its rung.
-        await sql`update deliveries set next_attempt_at = ledger_now() where state = 'pending'`.execute(database.db);
+        await sql`
+          update deliveries set next_attempt_at = ledger_now()
+          where id in (select id from deliveries where state = 'pending' for update skip locked)`.execute(database.db);
         return await tally(database.db);
       },
       (states) => states["sent"] === 400,

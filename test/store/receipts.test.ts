@@ -364,6 +364,70 @@ describe("a contradiction opens an item of its own, and moves nothing", () => {
   });
 });
 
+describe("what was found by attacking it", () => {
+  test("a receipt known by its message id alone matches a delivery whose attempts both have that id", async () => {
+    const id = await attempted(
+      "accepted",
+      { provider_message_id: "em_1", attempt_count: 2 },
+      { provider_message_id: "em_1" },
+    );
+    const more = { number: 2, verdict: "accepted", reason: "accepted", ...settled, provider_message_id: "em_1" };
+    await insertAttempt(database.db, id, { recipient: "ada@example.com", ...more });
+    expect(await apply(database.db, receipt({ providerMessageId: "em_1" }))).toEqual([
+      { result: "applied", deliveryId: id },
+    ]);
+  });
+
+  test("a receipt that came while the attempt was open supplies the id that its acceptance lacks", async () => {
+    const id = await attempted(null);
+    await apply(database.db, receipt({ deliveryId: id, providerMessageId: "em_1" }));
+    await answer(id, "accepted");
+    expect(await stateOf(database.db, id)).toMatchObject({ state: "sent", provider_message_id: "em_1" });
+  });
+
+  test("and contradicts it, when the answer has another id", async () => {
+    const id = await attempted(null);
+    await apply(database.db, receipt({ deliveryId: id, providerMessageId: "em_1" }));
+    await answer(id, "accepted", "em_2");
+    expect((await itemsOf(database.db, id))[0]?.detail).toMatchObject({ why: "two_message_ids" });
+  });
+
+  test("what contradicts the ledger while an item is open is added to it, once for each message id", async () => {
+    const id = await attempted("accepted", { provider_message_id: "em_1" }, { provider_message_id: "em_1" });
+    for (const providerMessageId of ["em_2", "em_3", "em_3", "em_2"]) {
+      await apply(database.db, receipt({ deliveryId: id, providerMessageId }));
+    }
+    expect(await itemsOf(database.db, id)).toMatchObject([
+      { detail: { provider_message_id: "em_2", further: [{ provider_message_id: "em_3" }] } },
+    ]);
+  });
+
+  test("an event that a producer reported, though it was not about its own message, is not lost to the one whose it is", async () => {
+    const id = await attempted("unknown");
+    const event = { eventId: "evt_shared", deliveryId: id, providerMessageId: "em_1" };
+    const other = await ensureProducer(database.db, "other");
+    expect((await apply(database.db, receipt({ ...event, producerId: other })))[0]?.result).toBe("unmatched");
+    expect((await apply(database.db, receipt(event)))[0]?.result).toBe("applied");
+    expect((await apply(database.db, receipt(event)))[0]?.result).toBe("duplicate");
+    expect((await stateOf(database.db, id)).state).toBe("sent");
+  });
+
+  test("settling and looking again never wait for each other in a circle", async () => {
+    const { rows: before } = await sql<{ n: string }>`
+      select deadlocks::text as n from pg_stat_database where datname = current_database()`.execute(database.db);
+    for (let round = 0; round < 10; round += 1) {
+      const ids = await Promise.all(Array.from({ length: 6 }, () => attempted(null)));
+      await apply(database.db, ...ids.map((id) => receipt({ providerMessageId: `em_${id}` })));
+      await sql`update receipts set look_again_at = now() where delivery_id is null`.execute(database.db);
+      const late = ids.map((id) => answer(id, "accepted", `em_${id}`));
+      await Promise.all([...late, ...Array.from({ length: 6 }, () => rematchReceipts(database.db, 50, capabilityOf))]);
+    }
+    const { rows: after } = await sql<{ n: string }>`
+      select deadlocks::text as n from pg_stat_database where datname = current_database()`.execute(database.db);
+    expect(after).toEqual(before);
+  });
+});
+
 describe("suppression", () => {
   const list = async () =>
     (await sql<{ recipient: string; reason: string }>`select recipient, reason from suppressions`.execute(database.db))

@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { DeliveryId } from "../../src/ledger/delivery.ts";
+import { readTimeline } from "../../src/store/deliveries.ts";
 import type { Posted } from "../../src/store/intake.ts";
 import type { Worker } from "../../src/worker/worker.ts";
 import type { Fake } from "../fakes/desk.ts";
@@ -251,7 +252,10 @@ describe("proven answers", () => {
     await onRung(database.db, id, 1);
     await nextRung(id);
     await settles(database.db, id, "sent");
-    await settles(database.db, await postTelegram("-55"), "sent");
+    const next = await postTelegram("-55");
+    await settles(database.db, next, "sent");
+    const claimed = (await readTimeline(database.db, next)).find(({ type }) => type === "delivery.claimed");
+    expect(claimed?.data, "saying so").toMatchObject({ moved_to: "-1009990001" });
     expect(telegram.received.get("-1009990001")).toBe(2);
     expect(callsTo(telegram, "-55")).toHaveLength(1);
   });

@@ -39,7 +39,10 @@ const why = z.strictObject({
     })
     .nullable()
     .meta({ description: "the attempt that is in doubt" }),
-  contradiction: z.record(z.string(), z.unknown()).nullable().meta({ description: "what contradicts what" }),
+  contradiction: z
+    .record(z.string(), z.unknown())
+    .nullable()
+    .meta({ description: "what contradicts what; further: what came while the item was open" }),
 });
 
 export const attentionItem = z
