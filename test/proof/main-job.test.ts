@@ -139,6 +139,9 @@ async function start(role: string): Promise<Service> {
 /** Nobody waits for a rung, a pace or a hold: rows are moved in time instead. */
 async function letTimePass(): Promise<void> {
   await sql`update channels set paced_until = null`.execute(database.db);
+  await sql`update channels set breaker_open_until = ledger_now() where breaker_opened_at is not null`.execute(
+    database.db,
+  );
   await sql`update channels set paused_until = ledger_now() where paused_until > ledger_now()`.execute(database.db);
   await sql`
     update deliveries set next_attempt_at = ledger_now()
