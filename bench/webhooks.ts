@@ -45,7 +45,7 @@ const service = await started(
   },
   /"process.started","url":"([^"]+)"/,
 );
-const pool = new Pool(service.found, { connections: 64 });
+const pool = new Pool(service.found, { connections: 256 });
 try {
   await run();
 } finally {

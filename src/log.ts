@@ -16,9 +16,25 @@ export function createLog(
     formatters: { level: (label: string) => ({ level: label }) },
     serializers: { err: errorText },
   };
-  const stream = destination ?? pino.destination({ fd: 1, sync: true });
+  const stream = destination ?? standardOutput();
   // The finished line is what leaves the process: whatever went into it, it is cleaned here.
   return pino(options, { write: (line: string) => stream.write(redact(line)) });
+}
+
+/**
+ * Lines go out at once, and nobody waits for them: while one is being written, the next ones gather and share a write. A slow
+ * reader must not slow down the ledger. What is still held when the process ends is written then.
+ */
+function standardOutput(): { write(line: string): void } {
+  const stream = pino.destination({ fd: 1, sync: false });
+  process.on("exit", () => {
+    try {
+      stream.flushSync();
+    } catch {
+      // Nobody reads any more.
+    }
+  });
+  return stream;
 }
 
 /** Class, code, message and stack of an error and its causes; no other properties, for they may hold anything. */

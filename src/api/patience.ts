@@ -63,9 +63,11 @@ export const boundPatience: MiddlewareHandler<ApiEnv> = async (context, next) =>
  */
 export function groupRequests<Item, Result>(
   write: (items: readonly Item[]) => Promise<readonly Result[]>,
-  lanes = 2,
 ): (item: Item) => Promise<Result> {
-  const grouped = groupCommit((items: readonly Item[]) => inTime(write(items), PATIENCE_MS), { maxItems: 500, lanes });
+  const grouped = groupCommit((items: readonly Item[]) => inTime(write(items), PATIENCE_MS), {
+    maxItems: 500,
+    lanes: 2,
+  });
   let waiting = 0;
   return async (item) => {
     if (waiting >= MAX_WAITING) throw unavailable("too many requests wait for the database");

@@ -11,9 +11,6 @@ export interface ReceiveReceipts {
   many(receipts: readonly Receipt[]): Promise<readonly Received[]>;
 }
 
-/** A commit of receipts takes several statements one after the other: while one waits, others can work. */
-const LANES = 4;
-
 /** Takes receipts in. Resolves only after the commit. When it rejects nothing is known, and a repeat is one with it. */
 export function createReceive(db: Db): ReceiveReceipts {
   const many = async (receipts: readonly Receipt[]) =>
@@ -22,5 +19,5 @@ export function createReceive(db: Db): ReceiveReceipts {
       if (isConflict(error)) return applyReceipts(db, receipts, capabilityOf);
       throw error;
     });
-  return { one: groupRequests(many, LANES), many };
+  return { one: groupRequests(many), many };
 }
