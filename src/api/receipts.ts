@@ -100,8 +100,8 @@ function readReceipt(value: unknown): Posted {
   const faults: Fault[] = [];
   const parsed = receiptRequest.safeParse(value);
   if (!parsed.success) faults.push(...faultsOf(parsed.error, []));
-  else if (parsed.data.detail) {
-    const found = unstorablePath(parsed.data.detail);
+  else {
+    const found = unstorablePath(parsed.data.detail ?? null);
     if (found) faults.push({ pointer: pointerOf(["detail", ...found.path]), detail: found.fault });
   }
   if (!parsed.success || faults.length > 0) throw invalid(faults);
@@ -136,10 +136,12 @@ function receiptOf(posted: Posted, context: ApiContext): Receipt {
   };
 }
 
+const PASSING = /^(transient|soft|undetermined)$/i;
+
 /** Why the recipient is suppressed, or null. A bounce is taken for a hard one unless `detail.type` says otherwise. */
 function suppresses({ status, detail }: Posted): string | null {
-  const type = String(detail?.["type"] ?? "").toLowerCase();
-  if (status === "bounced") return ["transient", "soft", "undetermined"].includes(type) ? null : "hard_bounce";
+  const type = typeof detail === "object" ? detail["type"] : null;
+  if (status === "bounced") return typeof type === "string" && PASSING.test(type) ? null : "hard_bounce";
   if (status === "complained") return "complaint";
   return status === "suppressed" ? "provider_suppressed" : null;
 }

@@ -19,7 +19,7 @@ export interface Receipt extends Clue {
   /** Reason to suppress its recipients; `recipients` null: the delivery's. */
   readonly suppresses: string | null;
   readonly recipients: readonly string[] | null;
-  readonly detail: Readonly<Record<string, unknown>> | null;
+  readonly detail: Readonly<Record<string, unknown>> | string | null;
 }
 
 /** What became of a receipt, after the commit. A duplicate changed nothing; it is matched or not as the first one is. */
@@ -172,7 +172,7 @@ export interface ReceiptRow {
   readonly delivery_id: DeliveryId | null;
   readonly provider_message_id: string | null;
   readonly name: string | null;
-  readonly detail: Record<string, unknown> | null;
+  readonly detail: Record<string, unknown> | string | null;
 }
 
 /** The receipts of several deliveries, each in the order in which they came. */

@@ -264,6 +264,17 @@ describe("receipts that other services report", () => {
     expect((await app.ask("/v1/receipts", { key: other })).body.data).toEqual([]);
   });
 
+  test("may tell more: text, or an object whose type says that a bounce may pass", async () => {
+    const soft = { detail: { type: "Soft" } };
+    for (const more of [{ detail: "mailbox full" }, { detail: { type: { toString: 1 } } }, soft]) {
+      const to = `u${++events}@example.com`;
+      const id = await accepted(email({ to }));
+      expect((await post(report({ delivery_id: id, status: "bounced", ...more }))).status).toBe(200);
+      expect((await receipts(`?delivery_id=${id}`))[0].detail).toEqual(more.detail);
+      expect((await suppressed()).some(({ recipient }) => recipient === to)).toBe(more !== soft);
+    }
+  });
+
   test.each<[string, Record<string, unknown>, string]>([
     ["an unknown status", { status: "lost" }, "/status"],
     ["nothing that names a delivery", {}, "/delivery_id"],
@@ -273,6 +284,7 @@ describe("receipts that other services report", () => {
     ["an empty event id", { name: "n", event_id: "" }, "/event_id"],
     ["U+0000", { name: "n", detail: { a: "\u0000" } }, "/detail/a"],
     ["a detail that is too large", { name: "n", detail: { a: "x".repeat(5_000) } }, "/detail"],
+    ["a number for detail", { name: "n", detail: 7 }, "/detail"],
     ["an unknown field", { name: "n", extra: 1 }, "/extra"],
   ])("with %s are refused with a pointer", async (_, more, pointer) => {
     const { status, body } = await post(report(more));

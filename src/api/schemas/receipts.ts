@@ -17,7 +17,7 @@ export const receipt = z
     delivery_id: z.uuid().nullable().meta({ description: "null: it matches none of the ledger's messages (yet)" }),
     provider_message_id: z.string().nullable(),
     name: z.string().nullable(),
-    detail: z.record(z.string(), z.unknown()).nullable(),
+    detail: z.union([z.record(z.string(), z.unknown()), z.string()]).nullable(),
   })
   .meta({ id: "Receipt" });
 
@@ -43,14 +43,15 @@ export const receiptRequest = z
     provider_message_id: storable(255).optional(),
     name: storable(1_024).optional(),
     detail: z
-      .record(z.string(), z.unknown())
+      .union([z.record(z.string(), z.unknown()), z.string()], { error: "must be text or an object" })
       .refine(
         (value) => JSON.stringify(value).length <= MAX_DETAIL,
         `must have at most ${MAX_DETAIL} characters as JSON`,
       )
       .optional()
       .meta({
-        description: "kept for operators; with bounced, the type Transient, Soft or Undetermined suppresses nobody",
+        description:
+          "text or an object, kept for operators; with bounced, the type Transient, Soft or Undetermined suppresses nobody",
       }),
   })
   .refine(
