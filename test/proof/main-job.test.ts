@@ -136,7 +136,7 @@ async function start(role: string): Promise<Service> {
   return service;
 }
 
-/** Nobody waits for a rung, a pace or a hold: rows are moved in time instead. */
+/** Nobody waits for a rung, a pace or a hold: rows are moved in time instead; those that a worker holds, the next time. */
 async function letTimePass(): Promise<void> {
   await sql`update channels set paced_until = null`.execute(database.db);
   await sql`update channels set breaker_open_until = ledger_now() where breaker_opened_at is not null`.execute(
@@ -144,8 +144,10 @@ async function letTimePass(): Promise<void> {
   );
   await sql`update channels set paused_until = ledger_now() where paused_until > ledger_now()`.execute(database.db);
   await sql`
-    update deliveries set next_attempt_at = ledger_now()
-    where state = 'pending' and next_attempt_at > ledger_now()`.execute(database.db);
+    with waiting as (
+      select id from deliveries where state = 'pending' and next_attempt_at > ledger_now() for update skip locked
+    )
+    update deliveries d set next_attempt_at = ledger_now() from waiting where d.id = waiting.id`.execute(database.db);
 }
 
 test("1,000 deliveries with every fault among them, the worker killed five times: at most one effect each, none lost, every doubt visible", {
