@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { Hono, type MiddlewareHandler } from "hono";
+import { routePath } from "hono/route";
 import { isConflict, isConnectionError } from "../store/database.ts";
 import { attentionHandlers } from "./attention.ts";
 import { type Authenticate, createAuthenticate, requireScope } from "./auth.ts";
@@ -110,7 +111,7 @@ function logRequests(deps: Pick<ApiDeps, "log">): MiddlewareHandler<ApiEnv> {
       event: "http.request",
       request_id: requestId,
       method: context.req.method,
-      path: context.req.path.slice(0, 200),
+      path: pathForLog(context),
       status: context.res.status,
       duration_ms: Math.round((performance.now() - startedAt) * 10) / 10,
       delivery_id: context.get("deliveryId"),
@@ -119,6 +120,19 @@ function logRequests(deps: Pick<ApiDeps, "log">): MiddlewareHandler<ApiEnv> {
     if (context.res.status >= 500) deps.log.error(line);
     else deps.log.info(line);
   };
+}
+
+const UNKNOWN_SEGMENTS_SHOWN = 2;
+
+/** A path may name a recipient: in a known place it is left out, and of an unknown path only the beginning is shown. */
+function pathForLog(context: ApiContext): string {
+  const segments = context.req.path.slice(0, 200).split("/");
+  const pattern = routePath(context, -1).split("/");
+  if (pattern.at(-1) === "*" && pattern.length === 2) {
+    const shown = segments.slice(0, 1 + UNKNOWN_SEGMENTS_SHOWN);
+    return (shown.length < segments.length ? [...shown, "…"] : shown).join("/");
+  }
+  return segments.map((segment, index) => (pattern[index] === ":recipient" ? ":recipient" : segment)).join("/");
 }
 
 function answerProblem(error: Error, context: ApiContext, deps: Pick<ApiDeps, "log">): Response {

@@ -248,6 +248,21 @@ describe("the log", () => {
     });
   });
 
+  test.each([
+    ["GET", "/v1/suppressions/email/", 404],
+    ["PUT", "/v1/suppressions/email/", 422],
+    ["PATCH", "/v1/suppressions/email/", 405],
+    ["GET", "/v1/supressions/email/", 404],
+  ])("shows no recipient of a path: %s %s…", async (method, path, status) => {
+    const secret = "somebody-private";
+    const answered = await app.ask(`${path}${secret}%40example.com`, { method, ...(method === "PUT" && { json: {} }) });
+    expect(answered.status).toBe(status);
+    await app.ask(`${path}${secret}%40example.com`, { method, key: null });
+    expect(app.logged).toHaveLength(2);
+    expect(app.logged.join("")).not.toContain(secret);
+    expect(JSON.parse(app.logged[0] ?? "").path).toMatch(/^\/v1\/supp?ressions\/(email\/:recipient|…)$/);
+  });
+
   test("of an unexpected error has the error, under the request id; the answer has no internals", async () => {
     const broken = await openApp(database.db, {
       wake: () => {
