@@ -4,6 +4,7 @@ import type { Fake } from "../fakes/desk.ts";
 import { DAILY_QUOTA, openFakeResend, RATE_LIMITED, resendError } from "../fakes/resend.ts";
 import { page, type Step } from "../fakes/step.ts";
 import { BLOCKED, FLOOD, MIGRATED, openFakeTelegram, telegramError } from "../fakes/telegram.ts";
+import { changeChannels } from "../support/builders.ts";
 import { type TestDatabase, testDatabase } from "../support/database.ts";
 import { tally, until } from "../support/pipeline.ts";
 import { ADMIN_KEY, api, type Service, startService } from "./service.ts";
@@ -138,11 +139,11 @@ async function start(role: string): Promise<Service> {
 
 /** Nobody waits for a rung, a pace or a hold: rows are moved in time instead; those that a worker holds, the next time. */
 async function letTimePass(): Promise<void> {
-  await sql`update channels set paced_until = null`.execute(database.db);
-  await sql`update channels set breaker_open_until = ledger_now() where breaker_opened_at is not null`.execute(
+  await changeChannels(
     database.db,
+    sql`paced_until = null, paused_until = least(paused_until, ledger_now()),
+      breaker_open_until = case when breaker_opened_at is not null then ledger_now() end`,
   );
-  await sql`update channels set paused_until = ledger_now() where paused_until > ledger_now()`.execute(database.db);
   await sql`
     with waiting as (
       select id from deliveries where state = 'pending' and next_attempt_at > ledger_now() for update skip locked

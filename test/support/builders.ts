@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import { uuidv7 } from "uuidv7";
 import type { DeliveryId, ProducerId } from "../../src/ledger/delivery.ts";
 import { intake, type Posted } from "../../src/store/intake.ts";
@@ -46,6 +46,13 @@ export async function channel(db: Db, id: string, provider: string): Promise<voi
     .values({ id, provider })
     .onConflict((conflict) => conflict.doNothing())
     .execute();
+}
+
+/** Changes every channel's row, locked in the order in which settlements lock them: no circle of waits with a worker. */
+export async function changeChannels(db: Db, assignments: RawBuilder<unknown>): Promise<void> {
+  await sql`
+    with held as (select id as held_id from channels order by id for update)
+    update channels set ${assignments} from held where id = held_id`.execute(db);
 }
 
 /** A row by plain SQL, for tests that must not go through the store. */

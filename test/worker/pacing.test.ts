@@ -10,7 +10,7 @@ import { settleAttempts } from "../../src/store/settlements.ts";
 import { decideDue } from "../../src/worker/claim.ts";
 import { openFakeResend } from "../fakes/resend.ts";
 import { openFakeTelegram } from "../fakes/telegram.ts";
-import { channel, take } from "../support/builders.ts";
+import { changeChannels, channel, take } from "../support/builders.ts";
 import { emailTo, settles, stateOf, tally, telegramTo, until, work } from "../support/pipeline.ts";
 import { accepted, counting, database, table, useDatabase } from "./rig.ts";
 
@@ -29,7 +29,7 @@ const claim = (pacing: Pacing, more: { channel?: string; limit?: number; workerI
 /** Time passes for the rate and for every recipient. */
 async function pass(ms: number): Promise<void> {
   const earlier = sql`${ms}::double precision * interval '1 millisecond'`;
-  await sql`update channels set rate_tat = rate_tat - ${earlier}`.execute(db());
+  await changeChannels(db(), sql`rate_tat = rate_tat - ${earlier}`);
   await sql`update recipient_pace set calls = array(select t - ${earlier} from unnest(calls) t),
     turns = array(select t - ${earlier} from unnest(turns) t), forget_at = forget_at - ${earlier}`.execute(db());
   await sql`update deliveries set next_attempt_at = next_attempt_at - ${earlier} where state = 'pending'`.execute(db());

@@ -7,7 +7,7 @@ import type { Worker } from "../../src/worker/worker.ts";
 import type { Fake } from "../fakes/desk.ts";
 import { DAILY_QUOTA, openFakeResend, RATE_LIMITED, resendError } from "../fakes/resend.ts";
 import { BLOCKED, MIGRATED, openFakeTelegram, telegramError } from "../fakes/telegram.ts";
-import { moveInTime, take } from "../support/builders.ts";
+import { changeChannels, moveInTime, take } from "../support/builders.ts";
 import { type TestDatabase, testDatabase } from "../support/database.ts";
 import {
   attemptsOf,
@@ -218,7 +218,7 @@ describe("proven answers", () => {
     const row = await onRung(database.db, id, 1);
     const [attempt] = await attemptsOf(database.db, id);
     expect((row.next_attempt_at?.getTime() ?? 0) - (attempt?.settled_at?.getTime() ?? 0)).toBe(60_000);
-    await sql`update channels set paced_until = null`.execute(database.db);
+    await changeChannels(database.db, sql`paced_until = null`);
     await nextRung(id);
     await settles(database.db, id, "sent");
     expect((await attemptsOf(database.db, id)).map(({ generation }) => generation)).toEqual([1, 2]);
@@ -294,7 +294,7 @@ describe("refusals that concern the channel", () => {
     expect(resend.counts.calls).toBe(burned);
     expect(burned).toBeLessThanOrEqual(64);
     resend.accept(null);
-    await sql`update channels set paused_at = null, pause_reason = null`.execute(database.db);
+    await changeChannels(database.db, sql`paused_at = null, pause_reason = null`);
     await sql`update deliveries set next_attempt_at = ledger_now() where state = 'pending'`.execute(database.db);
     await until(
       () => tally(database.db),
@@ -338,7 +338,7 @@ describe("refusals that concern the channel", () => {
       .executeTakeFirstOrThrow();
     expect((channel.paused_until?.getTime() ?? 0) - (channel.paused_at?.getTime() ?? 0)).toBe(HOUR);
     resend.always(null);
-    await sql`update channels set paused_until = ledger_now()`.execute(database.db);
+    await changeChannels(database.db, sql`paused_until = ledger_now()`);
     await nextRung(id);
     await settles(database.db, id, "sent");
   });
@@ -353,7 +353,7 @@ describe("refusals that concern the channel", () => {
     await settles(database.db, late, "expired");
     expect(await stateOf(database.db, waits)).toMatchObject({ state: "pending", attempt_count: 0 });
     expect(resend.counts.calls).toBe(0);
-    await sql`update channels set paused_at = null, pause_reason = null`.execute(database.db);
+    await changeChannels(database.db, sql`paused_at = null, pause_reason = null`);
     await settles(database.db, waits, "sent");
   });
 });
