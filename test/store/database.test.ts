@@ -3,6 +3,7 @@ import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { isConnectionError, openDatabase } from "../../src/store/database.ts";
 import { databaseFaults } from "../../src/store/readiness.ts";
+import type { Db } from "../../src/store/schema.ts";
 import { createWake } from "../../src/store/wake.ts";
 import { take } from "../support/builders.ts";
 import { type TestDatabase, testDatabase } from "../support/database.ts";
@@ -117,9 +118,14 @@ describe("a server that cannot be written to", () => {
   test("is not ready, and its connections are not used again; recovery needs no restart", async () => {
     const own = openDatabase({ url: database.url, poolSize: 2, applicationName: "demoted" });
     expect(await databaseFaults(own.db)).toEqual([]);
-    // A session that was open when its server was demoted.
-    const demote = () => sql`set default_transaction_read_only = on`.execute(own.db);
-    await Promise.all([demote(), demote()]);
+    // Sessions that were open when their server was demoted: both connections of the pool, held at once.
+    const demote = (db: Db) => sql`set default_transaction_read_only = on`.execute(db);
+    await own.db.connection().execute(async (one) => {
+      await own.db.connection().execute(async (other) => {
+        await demote(one);
+        await demote(other);
+      });
+    });
     expect(await databaseFaults(own.db)).toEqual(["the database cannot be written to"]);
     const failure = await take(own.db, {}).then(
       () => null,
