@@ -2,6 +2,7 @@ import { z } from "zod";
 import type { DeliveryId, ProducerId } from "../ledger/delivery.ts";
 import { capabilityOf } from "../providers/index.ts";
 import {
+  countItems,
   findItemIds,
   findItems,
   type ItemFilter,
@@ -26,7 +27,15 @@ import * as schemas from "./schemas/attention.ts";
 
 const MAX_BULK = 1_000;
 
+const MAX_IDS = 100;
+
 export const attentionQuery = z.strictObject({
+  ids: z
+    .string()
+    .transform((text) => text.split(","))
+    .pipe(z.array(z.uuid()).max(MAX_IDS, `must be at most ${MAX_IDS} ids`))
+    .optional()
+    .meta({ override: { type: "string" }, description: `up to ${MAX_IDS}, with commas between them` }),
   channel: wanted(63).optional(),
   reason: wanted(63).optional(),
   assignee: wanted(100).optional().meta({ description: "none: nobody's" }),
@@ -100,11 +109,15 @@ export function attentionHandlers(deps: ApiDeps) {
     const producerId = visibleTo(context);
     const sought: ItemFilter = { ...filter, olderThanS, snoozed, askedFirst };
     const after = place && { openedAt: place.at, id: place.id };
-    const rows = await listItems(deps.db, sought, producerId, { after, limit: size + 1 });
+    const [rows, total] = await Promise.all([
+      listItems(deps.db, sought, producerId, { after, limit: size + 1 }),
+      countItems(deps.db, sought, producerId),
+    ]);
     const last = rows.length > size ? rows[size - 1] : undefined;
     return context.json({
       data: await views(rows.slice(0, size), producerId),
       next_cursor: last ? writeTimeCursor("attention", last.opened_at, last.id) : null,
+      total,
     });
   };
 

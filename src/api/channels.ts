@@ -1,14 +1,18 @@
 import type { z } from "zod";
 import { pacingOf } from "../ledger/pacing.ts";
 import { PROVIDERS } from "../providers/index.ts";
+import { listCounts } from "../store/call-counts.ts";
 import {
   CHANNEL_ID,
   type ChannelHealth,
+  listChannelIds,
   listChannels,
+  listRungs,
   pauseChannel,
   type RecentCalls,
   resumeChannel,
 } from "../store/channels.ts";
+import { countReceipts } from "../store/receipts.ts";
 import type { ApiContext, ApiDeps, Handler } from "./env.ts";
 import { faultsOf } from "./faults.ts";
 import { readJsonBody, readOptionalJsonBody } from "./json.ts";
@@ -81,6 +85,29 @@ export function channelHandlers(deps: ApiDeps) {
   const getChannels: Handler = async (context) =>
     context.json({ data: (await listChannels(deps.db)).map(view), next_cursor: null });
 
+  const getActivity: Handler = async (context) => {
+    const [channels, counts, rungs, receipts] = await Promise.all([
+      listChannelIds(deps.db),
+      listCounts(deps.db),
+      listRungs(deps.db),
+      countReceipts(deps.db),
+    ]);
+    const ofOne = <Row extends { channel: string }>(rows: readonly Row[], id: string) =>
+      rows.filter(({ channel }) => channel === id);
+    const data = channels.map(
+      (channel): z.infer<typeof schemas.channelActivity> => ({
+        channel,
+        minutes: ofOne(counts, channel).map(({ at, accepted, refused, deferred, unknown, meanMs, maxMs }) => ({
+          ...{ at: at.toISOString(), accepted, refused, deferred, unknown },
+          latency_ms: { mean: meanMs, max: maxMs },
+        })),
+        rungs: ofOne(rungs, channel).map(({ at, count }) => ({ at: at.toISOString(), count })),
+        receipts: ofOne(receipts, channel).map(({ status, count }) => ({ status, count })),
+      }),
+    );
+    return context.json({ data, next_cursor: null });
+  };
+
   const postPause: Handler = async (context) => {
     const id = channelId(context);
     const parsed = schemas.pauseRequest.safeParse(await readJsonBody(context, deps.maxBodyBytes));
@@ -102,5 +129,5 @@ export function channelHandlers(deps: ApiDeps) {
     return await answer(context, id, row);
   };
 
-  return { getChannels, postPause, postResume };
+  return { getChannels, getActivity, postPause, postResume };
 }

@@ -3,7 +3,14 @@ import { type DeliveryId, FAILURES, type ProducerId, RECEIPT_STATUSES, STATES } 
 import { PROVIDERS } from "../providers/index.ts";
 import { cancelDelivery } from "../store/cancel.ts";
 import { findProviders } from "../store/channels.ts";
-import { type DeliveryRow, findDelivery, listAttempts, listDeliveries, readTimeline } from "../store/deliveries.ts";
+import {
+  type DeliveryRow,
+  findDelivery,
+  findMessage,
+  listAttempts,
+  listDeliveries,
+  readTimeline,
+} from "../store/deliveries.ts";
 import { type Accepted, createAccept } from "./accept.ts";
 import { visibleTo } from "./auth.ts";
 import { type OpenChannel, readDelivery } from "./delivery-request.ts";
@@ -29,6 +36,7 @@ export const listQuery = z.strictObject({
   accepted_before: at.optional(),
   failure: z.enum(FAILURES).optional(),
   receipt: z.enum(RECEIPT_STATUSES).optional(),
+  provider_message_id: wanted(255).optional().meta({ description: "of any attempt, or given by a person" }),
   limit,
   cursor,
 });
@@ -120,9 +128,15 @@ export function deliveryHandlers(deps: ApiDeps) {
   };
 
   const getDeliveries: Handler = async (context) => {
-    const { limit: size, cursor: from, accepted_after, accepted_before, ...filter } = readQuery(context, listQuery);
+    const { limit: size, cursor: from, ...asked } = readQuery(context, listQuery);
+    const { accepted_after, accepted_before, provider_message_id, ...filter } = asked;
     const before = from === undefined ? null : readCursor(from, "deliveries");
-    const sought = { ...filter, acceptedAfter: accepted_after, acceptedBefore: accepted_before };
+    const sought = {
+      ...filter,
+      acceptedAfter: accepted_after,
+      acceptedBefore: accepted_before,
+      providerMessageId: provider_message_id,
+    };
     const rows = await listDeliveries(deps.db, sought, visibleTo(context), { before, limit: size + 1 });
     const page = rows.slice(0, size);
     const last = page.at(-1);
@@ -140,6 +154,9 @@ export function deliveryHandlers(deps: ApiDeps) {
     });
   };
 
+  const getMessage: Handler = async (context) =>
+    context.json({ message: await findMessage(deps.db, (await find(context)).id) });
+
   const postCancel: Handler = async (context) => {
     const row = await find(context);
     await cancelDelivery(deps.db, row.id as DeliveryId, row.producer_id, context.get("principal").keyName);
@@ -152,7 +169,7 @@ export function deliveryHandlers(deps: ApiDeps) {
     throw new Problem("already-settled", `the delivery is ${after.state}`);
   };
 
-  return { postDelivery, postBatch, getDelivery, getDeliveries, getTimeline, postCancel };
+  return { postDelivery, postBatch, getDelivery, getDeliveries, getTimeline, getMessage, postCancel };
 }
 
 /** The producer in whose name the key posts. */

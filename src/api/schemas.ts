@@ -109,6 +109,15 @@ export const timeline = z
   .strictObject({ data: z.array(z.looseObject({ at: time, type: z.string() })), next_cursor: z.null() })
   .meta({ id: "Timeline" });
 
+export const frozenMessage = z
+  .strictObject({
+    message: z
+      .record(z.string(), z.unknown())
+      .nullable()
+      .meta({ description: "as it was posted; null: it is no longer kept" }),
+  })
+  .meta({ id: "FrozenMessage" });
+
 export const keyRequest = z
   .strictObject({
     name: storable(100),
@@ -185,6 +194,32 @@ export const channel = z
 export const channelList = z
   .strictObject({ data: z.array(channel), next_cursor: z.null() })
   .meta({ id: "ChannelList" });
+export const channelActivity = z
+  .strictObject({
+    channel: z.string(),
+    minutes: z
+      .array(
+        z.strictObject({
+          at: time,
+          accepted: z.int(),
+          refused: z.int(),
+          deferred: z.int(),
+          unknown: z.int(),
+          latency_ms: z.strictObject({ mean: z.number(), max: z.number() }),
+        }),
+      )
+      .meta({ description: "the last hour's calls by the minute, oldest first; minutes without a call are left out" }),
+    rungs: z
+      .array(z.strictObject({ at: time, count: z.int() }))
+      .meta({ description: "further attempts due in the next ten minutes, by the minute" }),
+    receipts: z
+      .array(z.strictObject({ status: z.enum(RECEIPT_STATUSES).nullable(), count: z.int() }))
+      .meta({ description: "the last hour's, among the ledger's newest 10000; null: evidence of acceptance alone" }),
+  })
+  .meta({ id: "ChannelActivity" });
+export const channelActivityList = z
+  .strictObject({ data: z.array(channelActivity), next_cursor: z.null() })
+  .meta({ id: "ChannelActivityList" });
 export const pauseRequest = z.strictObject({ reason: storable(500) }).meta({ id: "PauseRequest" });
 export const resumeRequest = z
   .strictObject({ reason: storable(500).optional() })

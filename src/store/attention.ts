@@ -32,6 +32,8 @@ export interface ItemRow {
 
 /** Which items. Times, counts and names as they are asked for; `assignee` "none": nobody's. */
 export interface ItemFilter {
+  /** These and no others. */
+  readonly ids?: readonly string[] | undefined;
   readonly channel?: string | undefined;
   readonly reason?: string | undefined;
   readonly assignee?: string | undefined;
@@ -77,6 +79,7 @@ function conditions(filter: ItemFilter, producerId: ProducerId | null) {
   const all = [
     sql`i.closed_at is null`,
     producerId === null ? null : sql`i.producer_id = ${producerId}`,
+    filter.ids === undefined ? null : sql`i.id = any(${uuidArray(filter.ids)})`,
     filter.channel === undefined ? null : sql`i.channel = ${filter.channel}`,
     filter.reason === undefined ? null : sql`i.reason = ${filter.reason}`,
     filter.producer === undefined
@@ -121,6 +124,14 @@ export async function listItems(
     left join channels c on c.id = d.channel ${MESSAGE}
     order by i.opened_at, i.id`.execute(db);
   return rows;
+}
+
+/** How many open items a filter names; counted up to 10,000, then that number means "or more". */
+export async function countItems(db: Db, filter: ItemFilter, producerId: ProducerId | null): Promise<number> {
+  const { rows } = await sql<{ total: number }>`
+    select count(*)::integer as total
+    from (select from attention_items i where ${conditions(filter, producerId)} limit 10000) named`.execute(db);
+  return rows[0]?.total ?? 0;
 }
 
 /** The ids of open items that a filter names, the oldest first, at most `limit`. */

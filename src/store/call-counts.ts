@@ -51,3 +51,30 @@ function countsOf(calls: readonly Write[]): Count[] {
 export async function forgetCounts(db: Db): Promise<void> {
   await sql`delete from call_counts where minute < ledger_now() - ${KEPT}`.execute(db);
 }
+
+/** A channel's calls in one minute. */
+export interface CountedMinute {
+  readonly channel: string;
+  readonly at: Date;
+  readonly accepted: number;
+  readonly refused: number;
+  readonly deferred: number;
+  readonly unknown: number;
+  readonly meanMs: number;
+  readonly maxMs: number;
+}
+
+/** The last hour, minute by minute, oldest first; minutes without a call have no row. */
+export async function listCounts(db: Db): Promise<readonly CountedMinute[]> {
+  const { rows } = await sql<CountedMinute>`
+    select channel, minute as at,
+      coalesce(sum(calls) filter (where verdict = 'accepted'), 0)::integer as accepted,
+      coalesce(sum(calls) filter (where verdict = 'refused'), 0)::integer as refused,
+      coalesce(sum(calls) filter (where verdict = 'deferred'), 0)::integer as deferred,
+      coalesce(sum(calls) filter (where verdict = 'unknown'), 0)::integer as unknown,
+      round(sum(latency_ms_sum) / sum(calls), 1)::double precision as "meanMs", max(latency_ms_max) as "maxMs"
+    from call_counts
+    where minute > ledger_now() - interval '1 hour'
+    group by channel, minute order by channel, minute`.execute(db);
+  return rows;
+}

@@ -118,6 +118,33 @@ export async function listChannels(db: Db): Promise<readonly ChannelHealth[]> {
   return rows;
 }
 
+export async function listChannelIds(db: Db): Promise<readonly string[]> {
+  const rows = await db.selectFrom("channels").select("id").orderBy("id").execute();
+  return rows.map(({ id }) => id);
+}
+
+export interface Rung {
+  readonly channel: string;
+  /** The minute in which they are due. */
+  readonly at: Date;
+  readonly count: number;
+}
+
+/** Further attempts that are due in the next ten minutes, by the minute; a channel's next 10,000 deliveries are looked at. */
+export async function listRungs(db: Db): Promise<readonly Rung[]> {
+  const { rows } = await sql<Rung>`
+    select channels.id as channel, date_trunc('minute', due.next_attempt_at) as at, count(*)::integer as count
+    from channels cross join lateral (
+      select next_attempt_at, attempt_count from deliveries
+      where channel = channels.id and state = 'pending' and next_attempt_at > ledger_now()
+        and next_attempt_at < ledger_now() + interval '10 minutes'
+      order by next_attempt_at limit 10000
+    ) due
+    where due.attempt_count > 0
+    group by 1, 2 order by 1, 2`.execute(db);
+  return rows;
+}
+
 /** The kill switch: no claim is made on it from this commit on, by any replica. Null when there is no such channel. */
 export async function pauseChannel(db: Db, id: string, by: string, note: string): Promise<ChannelRow | null> {
   const { rows } = await sql<ChannelRow>`

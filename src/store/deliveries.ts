@@ -78,6 +78,8 @@ export interface DeliveryFilter {
   readonly schedule?: string | undefined;
   readonly failure?: Failure | undefined;
   readonly receipt?: ReceiptStatus | undefined;
+  /** Of any attempt, or given by a person. */
+  readonly providerMessageId?: string | undefined;
   /** Exclusive. */
   readonly acceptedAfter?: Date | undefined;
   /** Exclusive. */
@@ -108,6 +110,12 @@ export async function listDeliveries(
     filter.schedule === undefined ? null : sql`d.schedule = ${filter.schedule}`,
     filter.failure === undefined ? null : sql`d.failure = ${filter.failure}`,
     filter.receipt === undefined ? null : sql`d.receipt_status = ${filter.receipt}`,
+    filter.providerMessageId === undefined
+      ? null
+      : sql`d.id = any (array(
+          select delivery_id from attempts where provider_message_id = ${filter.providerMessageId}
+          union all
+          select id from deliveries where provider_message_id = ${filter.providerMessageId} and in_doubt))`,
     filter.acceptedAfter === undefined ? null : sql`d.accepted_at > ${filter.acceptedAfter}`,
     filter.acceptedBefore === undefined ? null : sql`d.accepted_at < ${filter.acceptedBefore}`,
   ].filter((condition) => condition !== null);
@@ -132,4 +140,11 @@ export async function readTimeline(db: Db, id: DeliveryId): Promise<readonly Tim
     .orderBy("at")
     .orderBy("id")
     .execute();
+}
+
+/** The frozen message, as it was posted; null when it is no longer kept. */
+export async function findMessage(db: Db, id: DeliveryId): Promise<Record<string, unknown> | null> {
+  const { rows } = await sql<{ message: Record<string, unknown> }>`
+    select request -> 'message' as message from messages where delivery_id = ${id}`.execute(db);
+  return rows[0]?.message ?? null;
 }

@@ -212,3 +212,20 @@ export async function listReceipts(
     select ${receiptColumns} from receipts where ${where} order by id desc limit ${page.limit}`.execute(db);
   return rows;
 }
+
+export interface ReceiptCount {
+  readonly channel: string;
+  /** Null: evidence of acceptance, or a type that the ledger does not know. */
+  readonly status: ReceiptStatus | null;
+  readonly count: number;
+}
+
+/** What came in during the last hour, by channel and status; the newest 10,000 are looked at. */
+export async function countReceipts(db: Db): Promise<readonly ReceiptCount[]> {
+  const { rows } = await sql<ReceiptCount>`
+    select channel, status, count(*)::integer as count
+    from (select channel, status, received_at from receipts order by id desc limit 10000) newest
+    where received_at > ledger_now() - interval '1 hour'
+    group by channel, status order by channel, count(*) desc, status`.execute(db);
+  return rows;
+}

@@ -376,3 +376,29 @@ describe("working together", () => {
     expect([answer.status, pointers(answer)]).toEqual([422, ["/until"]]);
   });
 });
+
+describe("a page of the queue", () => {
+  test("says how many items the filter names, however few it shows", async () => {
+    await doubtful();
+    await doubtful();
+    await doubtful(email());
+    expect(await list("?channel=telegram&limit=1")).toMatchObject({ data: [{}], total: 2 });
+  });
+
+  test("has the items asked for by their ids and no others", async () => {
+    const one = await doubtful();
+    await doubtful();
+    const other = await doubtful();
+    const shown = await list(`?ids=${other.item},${one.item}`);
+    expect(shown.data.map(({ id }: { id: string }) => id)).toEqual([one.item, other.item]);
+    expect(shown.total).toBe(2);
+  });
+
+  test("is refused for ids that are none, and for more than 100", async () => {
+    const { item } = await doubtful();
+    for (const ids of ["", "7", `${item},`, Array(101).fill(item).join(",")]) {
+      const answered = await app.ask(`/v1/attention?ids=${ids}`);
+      expect(answered, ids).toMatchObject({ status: 400, body: { type: "/problems/invalid-parameter" } });
+    }
+  });
+});

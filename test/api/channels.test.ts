@@ -4,6 +4,7 @@ import { PROVIDERS } from "../../src/providers/index.ts";
 import { forgetCounts } from "../../src/store/call-counts.ts";
 import { registerChannels } from "../../src/store/channels.ts";
 import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { apply, receipt } from "../support/receipts.ts";
 import { type App, email, openApp, pointers } from "./open-app.ts";
 
 let database: TestDatabase;
@@ -275,5 +276,55 @@ describe("the log", () => {
     const failed = broken.logged.map((line) => JSON.parse(line)).find(({ event }) => event === "http.failed");
     expect(failed).toMatchObject({ level: "error", request_id: answered.headers.get("x-request-id") });
     expect(failed.err.message).toContain("inside");
+  });
+});
+
+describe("a channel's activity", () => {
+  const activity = async (id: string) =>
+    (await app.ask("/v1/channels/activity")).body.data.find(({ channel }: { channel: string }) => channel === id);
+  beforeEach(async () => {
+    await sql`truncate deliveries, call_counts, receipts cascade`.execute(database.db);
+  });
+
+  test("is empty, and not missing, where nothing happened", async () => {
+    expect(await activity("email")).toEqual({ channel: "email", minutes: [], rungs: [], receipts: [] });
+  });
+
+  test("has the last hour's calls by the minute, oldest first, from all shards", async () => {
+    await sql`
+      insert into call_counts
+      select date_trunc('minute', now()) - ago * interval '1 minute', 'telegram', verdict, shard, calls, sum, max
+      from (values (5, 'accepted', 1, 10, 1000, 200), (5, 'accepted', 2, 10, 2000, 150), (30, 'deferred', 1, 4, 40, 10),
+        (61, 'unknown', 1, 9, 9, 9)) as counted (ago, verdict, shard, calls, sum, max)`.execute(database.db);
+    const [first, second, ...others] = (await activity("telegram")).minutes;
+    expect(first).toMatchObject({ accepted: 0, deferred: 4, latency_ms: { mean: 10, max: 10 } });
+    expect(second).toMatchObject({ accepted: 20, deferred: 0, latency_ms: { mean: 150, max: 200 } });
+    expect(first.at < second.at).toBe(true);
+    expect(others).toEqual([]);
+  });
+
+  test("has the further attempts due in the next ten minutes, and neither first attempts nor later ones", async () => {
+    const takeDue = async (attempts: number, inS: number) => {
+      const { id } = (await app.post(email())).body;
+      await sql`
+        update deliveries set attempt_count = ${attempts}, next_attempt_at = now() + ${inS} * interval '1 second'
+        where id = ${id}`.execute(database.db);
+    };
+    await takeDue(0, 30);
+    await takeDue(1, 301);
+    await takeDue(2, 301);
+    await takeDue(1, 660);
+    const { rungs } = await activity("email");
+    expect(rungs).toEqual([{ at: expect.any(String), count: 2 }]);
+  });
+
+  test("has the last hour's receipts by what they say", async () => {
+    const { id } = (await app.post(email())).body;
+    for (const eventId of ["evt_1", "evt_2"]) await apply(database.db, receipt({ deliveryId: id, eventId }));
+    await apply(database.db, receipt({ deliveryId: id, eventId: "evt_3" }));
+    await sql`update receipts set received_at = now() - interval '61 minutes' where event_id = 'evt_3'`.execute(
+      database.db,
+    );
+    expect((await activity("email")).receipts).toEqual([{ status: "delivered", count: 2 }]);
   });
 });

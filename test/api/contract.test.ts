@@ -49,6 +49,7 @@ test("every answer that the contract has for an endpoint can be had, and has the
   await states(id);
   await app.ask(`/v1/deliveries/${id}`);
   await app.ask(`/v1/deliveries/${id}/timeline`);
+  await app.ask(`/v1/deliveries/${id}/message`);
   await attention();
   await receipts();
   await webhooks();
@@ -56,6 +57,7 @@ test("every answer that the contract has for an endpoint can be had, and has the
   await events();
   await producers();
   await app.ask("/v1/channels");
+  await app.ask("/v1/channels/activity");
   await app.ask("/v1/channels/email/pause", { json: { reason: "r" } });
   await app.ask("/v1/channels/email/resume", { method: "POST" });
   await app.ask("/v1/providers");

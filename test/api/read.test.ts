@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { writeCursor } from "../../src/api/list.ts";
 import { insertAttempt } from "../support/builders.ts";
 import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { putInDoubt } from "../support/doubt.ts";
 import { apply, receipt } from "../support/receipts.ts";
 import { type App, chat, email, fresh, openApp } from "./open-app.ts";
 
@@ -228,5 +229,38 @@ describe("the timeline", () => {
     ]);
     expect(body.data[1]).toMatchObject({ by: "admin" });
     expect(body.data[2]).toMatchObject({ event_id: "evt_1", status: "delivered" });
+  });
+});
+
+describe("the frozen message", () => {
+  test("is read exactly as it was posted", async () => {
+    const request = email();
+    const { id } = await take(request);
+    expect((await app.ask(`/v1/deliveries/${id}/message`)).body).toEqual({ message: request.message });
+  });
+
+  test("is null, not an error, when it is no longer kept", async () => {
+    const { id } = await take(email());
+    await sql`delete from messages where delivery_id = ${id}`.execute(database.db);
+    expect(await app.ask(`/v1/deliveries/${id}/message`)).toMatchObject({ status: 200, body: { message: null } });
+  });
+});
+
+describe("a provider's message id", () => {
+  test("finds the delivery that it was given to, whether an answer or a person brought it", async () => {
+    const answered = await take(chat());
+    await insertAttempt(database.db, answered.id, {
+      ...{ settled_at: new Date(), verdict: "accepted", reason: "accepted" },
+      provider_message_id: "by-an-answer",
+    });
+    const doubtful = await take(chat());
+    const item = await putInDoubt(database.db, doubtful.id);
+    const found = { action: "mark_sent", note: "seen in the chat", provider_message_id: "by-a-person" };
+    expect((await app.ask(`/v1/attention/${item}/resolve`, { json: found })).status).toBe(200);
+
+    const by = async (id: string) => ids((await app.ask(`/v1/deliveries?provider_message_id=${id}`)).body);
+    expect(await by("by-an-answer")).toEqual([answered.id]);
+    expect(await by("by-a-person")).toEqual([doubtful.id]);
+    expect(await by("nobodys")).toEqual([]);
   });
 });

@@ -11,6 +11,15 @@ export const channelRoutes = {
     answers: { 200: { description: "all channels", schema: schemas.channelList } },
     problems: [],
   },
+  getActivity: {
+    method: "get",
+    path: "/v1/channels/activity",
+    tag: "Channels",
+    scope: "channels:read",
+    summary: "Read what the channels did in the last hour, and what is due next",
+    answers: { 200: { description: "all channels", schema: schemas.channelActivityList } },
+    problems: [],
+  },
   postPause: {
     method: "post",
     path: "/v1/channels/{id}/pause",

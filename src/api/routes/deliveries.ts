@@ -77,6 +77,15 @@ export const deliveryRoutes = {
     answers: { 200: { description: "the timeline", schema: schemas.timeline } },
     problems: ["not-found"],
   },
+  getMessage: {
+    method: "get",
+    path: "/v1/deliveries/{id}/message",
+    tag: "Deliveries",
+    scope: "deliveries:read",
+    summary: "Read the frozen message, exactly as it was posted",
+    answers: { 200: { description: "the message", schema: schemas.frozenMessage } },
+    problems: ["not-found"],
+  },
   postCancel: {
     method: "post",
     path: "/v1/deliveries/{id}/cancel",

@@ -83,7 +83,11 @@ export const attentionItem = z
   .meta({ id: "AttentionItem" });
 
 export const attentionPage = z
-  .strictObject({ data: z.array(attentionItem), next_cursor: z.string().nullable() })
+  .strictObject({
+    data: z.array(attentionItem),
+    next_cursor: z.string().nullable(),
+    total: z.int().meta({ description: "items that the filter names; 10000 means that or more" }),
+  })
   .meta({ id: "AttentionPage" });
 
 export const attentionSummary = z
