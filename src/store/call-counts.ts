@@ -52,14 +52,26 @@ export async function forgetCounts(db: Db): Promise<void> {
   await sql`delete from call_counts where minute < ledger_now() - ${KEPT}`.execute(db);
 }
 
-/** A channel's calls in one minute. */
-export interface CountedMinute {
-  readonly channel: string;
-  readonly at: Date;
+/** How many calls proved what. */
+export interface ProvedCalls {
   readonly accepted: number;
   readonly refused: number;
   readonly deferred: number;
   readonly unknown: number;
+}
+
+/** Columns over rows `n` of the counts: what the calls proved (ProvedCalls), and their latency as "meanMs" and "maxMs". */
+export const provedCalls = sql`
+  coalesce(sum(n.calls) filter (where n.verdict = 'accepted'), 0)::integer as accepted,
+  coalesce(sum(n.calls) filter (where n.verdict = 'refused'), 0)::integer as refused,
+  coalesce(sum(n.calls) filter (where n.verdict = 'deferred'), 0)::integer as deferred,
+  coalesce(sum(n.calls) filter (where n.verdict = 'unknown'), 0)::integer as unknown,
+  round(sum(n.latency_ms_sum) / sum(n.calls), 1)::double precision as "meanMs", max(n.latency_ms_max) as "maxMs"`;
+
+/** A channel's calls in one minute. */
+export interface CountedMinute extends ProvedCalls {
+  readonly channel: string;
+  readonly at: Date;
   readonly meanMs: number;
   readonly maxMs: number;
 }
@@ -67,14 +79,8 @@ export interface CountedMinute {
 /** The last hour, minute by minute, oldest first; minutes without a call have no row. */
 export async function listCounts(db: Db): Promise<readonly CountedMinute[]> {
   const { rows } = await sql<CountedMinute>`
-    select channel, minute as at,
-      coalesce(sum(calls) filter (where verdict = 'accepted'), 0)::integer as accepted,
-      coalesce(sum(calls) filter (where verdict = 'refused'), 0)::integer as refused,
-      coalesce(sum(calls) filter (where verdict = 'deferred'), 0)::integer as deferred,
-      coalesce(sum(calls) filter (where verdict = 'unknown'), 0)::integer as unknown,
-      round(sum(latency_ms_sum) / sum(calls), 1)::double precision as "meanMs", max(latency_ms_max) as "maxMs"
-    from call_counts
-    where minute > ledger_now() - interval '1 hour'
-    group by channel, minute order by channel, minute`.execute(db);
+    select n.channel, n.minute as at, ${provedCalls} from call_counts n
+    where n.minute > ledger_now() - interval '1 hour'
+    group by n.channel, n.minute order by n.channel, n.minute`.execute(db);
   return rows;
 }

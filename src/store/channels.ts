@@ -1,5 +1,6 @@
 import { sql } from "kysely";
 import { wordArray } from "./arrays.ts";
+import { type ProvedCalls, provedCalls } from "./call-counts.ts";
 import type { Db } from "./schema.ts";
 
 /** What a channel's id looks like; the database checks the same. */
@@ -82,24 +83,12 @@ export async function findProviders(db: Db, ids: readonly string[]): Promise<Rea
 }
 
 /** What the calls of the last five minutes proved, and how long they took. */
-export interface RecentCalls {
-  readonly accepted: number;
-  readonly refused: number;
-  readonly deferred: number;
-  readonly unknown: number;
+export interface RecentCalls extends ProvedCalls {
   /** Minutes in which they were made: the one that runs, and the four before it. */
   readonly minutes: number;
   readonly meanMs: number | null;
   readonly maxMs: number | null;
 }
-
-const recentCalls = sql`json_build_object(
-  'accepted', coalesce(sum(n.calls) filter (where n.verdict = 'accepted'), 0),
-  'refused', coalesce(sum(n.calls) filter (where n.verdict = 'refused'), 0),
-  'deferred', coalesce(sum(n.calls) filter (where n.verdict = 'deferred'), 0),
-  'unknown', coalesce(sum(n.calls) filter (where n.verdict = 'unknown'), 0),
-  'minutes', 4 + extract(second from ledger_now()) / 60,
-  'meanMs', round(sum(n.latency_ms_sum) / sum(n.calls), 1), 'maxMs', max(n.latency_ms_max))`;
 
 /** All channels that were ever configured, with their backlogs. Bounded: a backlog is counted up to 10,000. */
 export async function listChannels(db: Db): Promise<readonly ChannelHealth[]> {
@@ -112,8 +101,9 @@ export async function listChannels(db: Db): Promise<readonly ChannelHealth[]> {
         where a.settled_at is null and d.channel = channels.id limit 10000) as claimed) as "inFlight",
       (select min(d.next_attempt_at) from deliveries d
         where d.channel = channels.id and d.state = 'pending') as "oldestDueAt",
-      (select ${recentCalls} from call_counts n
-        where n.channel = channels.id and n.minute > ledger_now() - interval '5 minutes') as calls
+      (select row_to_json(recent) from (
+        select ${provedCalls}, 4 + extract(second from ledger_now()) / 60 as minutes from call_counts n
+        where n.channel = channels.id and n.minute > ledger_now() - interval '5 minutes') as recent) as calls
     from channels order by id`.execute(db);
   return rows;
 }
