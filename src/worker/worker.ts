@@ -30,6 +30,10 @@ export interface Worker {
 
 /** Of the grace period, this much is kept for writing the verdicts of the calls that were cut off. */
 const LAST_WRITES_MS = 3_000;
+/** The longest that those writes may take. */
+const LAST_SETTLEMENTS_MS = 1_500;
+/** The longest wait for the statement that the sweeper has under way; a database that hangs may not hold the process. */
+const LAST_SWEEP_MS = 1_000;
 
 /** Starts one worker: a pipeline per channel and a sweeper. Any number of workers share one database without a leader. */
 export async function startWorker(deps: WorkerDeps): Promise<Worker> {
@@ -38,6 +42,7 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
   const log = deps.log.child({ worker: id });
   const settler = createSettler(deps.db, deps.spool, log);
   const stopping = new AbortController();
+  const stopped = new AbortController();
   let sweptAt = clock();
 
   await replay(deps.spool, settler, log);
@@ -73,8 +78,9 @@ export async function startWorker(deps: WorkerDeps): Promise<Worker> {
       stopping.abort();
       const cutOff = AbortSignal.timeout(Math.max(0, graceMs - LAST_WRITES_MS));
       await Promise.all([...channels.values()].map((channel) => channel.stop(cutOff)));
-      await settler.close(AbortSignal.timeout(1_500));
-      await Promise.race([sweeping, pause(200, new AbortController().signal)]);
+      await settler.close(AbortSignal.timeout(LAST_SETTLEMENTS_MS));
+      await Promise.race([sweeping, pause(LAST_SWEEP_MS, stopped.signal)]);
+      stopped.abort();
       await unlisten?.();
     },
   };
