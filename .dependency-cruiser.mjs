@@ -6,6 +6,7 @@ const rooms = {
   worker: ["ledger", "store", "providers"],
   api: ["ledger", "store", "providers", "callbacks"],
   callbacks: ["ledger", "store"],
+  console: ["ledger", "api"],
 };
 
 const direction = ([room, allowed]) => ({

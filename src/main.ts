@@ -2,10 +2,13 @@ import { type ServerType, serve } from "@hono/node-server";
 import type { Hono } from "hono";
 import type { Logger } from "pino";
 import { createApi, createHealthApi, SERVER_TIMEOUTS } from "./api/app.ts";
+import { createIdentify } from "./api/auth.ts";
 import type { ApiChannel, ApiEnv, Readiness } from "./api/env.ts";
+import { createSessions } from "./api/sessions.ts";
 import { startCallbacks } from "./callbacks/callbacks.ts";
 import { type Config, readConfig } from "./config.ts";
 import { pacingOf } from "./ledger/pacing.ts";
+import "./console/jsx.ts";
 import { createLog } from "./log.ts";
 import { openAdapter, openLookup, PROVIDERS } from "./providers/index.ts";
 import type { LookupClient } from "./providers/provider.ts";
@@ -179,10 +182,11 @@ async function createApiOf(
 ): Promise<Hono<ApiEnv>> {
   const producerId = await ensureProducer(db, ADMIN_PRODUCER);
   if (config.adminKey === null) await announceAdminKey(db);
-  return createApi({
+  const admin = config.adminKey === null ? null : { key: config.adminKey, producerId };
+  const api = createApi({
     db,
     channels,
-    admin: config.adminKey === null ? null : { key: config.adminKey, producerId },
+    admin,
     maxBodyBytes: config.maxBodyBytes,
     allowPrivateCallbacks: config.allowPrivateCallbacks,
     wake(ids) {
@@ -193,6 +197,9 @@ async function createApiOf(
     stopping,
     log,
   });
+  const { mountConsole } = await import("./console/app.tsx");
+  mountConsole({ api, sessions: createSessions(db, createIdentify(db, admin)), log });
+  return api;
 }
 
 /** Printed once, apart from the log, which never holds a secret. */

@@ -3,7 +3,7 @@ import { Hono, type MiddlewareHandler } from "hono";
 import { routePath } from "hono/route";
 import { isConflict, isConnectionError } from "../store/database.ts";
 import { attentionHandlers } from "./attention.ts";
-import { type Authenticate, createAuthenticate, requireScope } from "./auth.ts";
+import { createIdentify, type Identify, requireScope } from "./auth.ts";
 import { callbackHandlers } from "./callbacks.ts";
 import { channelHandlers } from "./channels.ts";
 import { deliveryHandlers } from "./deliveries.ts";
@@ -50,9 +50,9 @@ export function createApi(deps: ApiDeps): Hono<ApiEnv> {
     ...healthHandlers(deps),
     getProviders,
   };
-  const authenticate = createAuthenticate(deps.db, deps.admin);
+  const identify = createIdentify(deps.db, deps.admin);
   for (const [operationId, { method, path, scope }] of Object.entries<Route>(ROUTES)) {
-    const guards = guardsOf(scope, authenticate);
+    const guards = guardsOf(scope, identify);
     app.on([method.toUpperCase()], [honoPath(path)], ...guards, handlers[operationId as OperationId]);
   }
   mountDocs(app);
@@ -60,9 +60,9 @@ export function createApi(deps: ApiDeps): Hono<ApiEnv> {
   return app;
 }
 
-function guardsOf(scope: Route["scope"], authenticate: Authenticate): MiddlewareHandler<ApiEnv>[] {
+function guardsOf(scope: Route["scope"], identify: Identify): MiddlewareHandler<ApiEnv>[] {
   if (scope === "public") return [];
-  return scope === "signature" ? [boundPatience] : [boundPatience, requireScope(authenticate, scope)];
+  return scope === "signature" ? [boundPatience] : [boundPatience, requireScope(identify, scope)];
 }
 
 /** Liveness and readiness alone: what a worker without an API answers. */
@@ -118,9 +118,14 @@ function logRequests(deps: Pick<ApiDeps, "log">): MiddlewareHandler<ApiEnv> {
       key: context.get("principal")?.keyId,
     };
     if (context.res.status >= 500) deps.log.error(line);
+    else if (isOfConsole(context)) deps.log.debug(line);
     else deps.log.info(line);
   };
 }
+
+/** What the console reads, and what it asks of the API for it: an open page asks every few seconds. */
+const isOfConsole = (context: ApiContext): boolean =>
+  context.env?.principal !== undefined || (context.req.method === "GET" && context.req.path.startsWith("/console"));
 
 const UNKNOWN_SEGMENTS_SHOWN = 2;
 

@@ -12,6 +12,10 @@ export interface Clock {
 }
 
 export interface ApiEnv {
+  Bindings: {
+    /** Set by callers within this process alone: who asks. */
+    principal?: Principal;
+  };
   Variables: {
     requestId: string;
     principal: Principal;

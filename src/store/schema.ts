@@ -214,6 +214,14 @@ export interface Events {
   data: Json<Record<string, unknown>>;
 }
 
+export interface ConsoleSessions {
+  token_hash: Buffer;
+  key_hash: Buffer;
+  operator: string;
+  created_at: Stamped;
+  used_at: Stamped;
+}
+
 export interface Schema {
   producers: Producers;
   api_keys: ApiKeys;
@@ -230,6 +238,7 @@ export interface Schema {
   call_counts: CallCounts;
   tombstones: Tombstones;
   events: Events;
+  console_sessions: ConsoleSessions;
 }
 
 export type Db = Kysely<Schema>;

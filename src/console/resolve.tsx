@@ -1,0 +1,341 @@
+import { assigneeOf, FILTERS, type Item, MAX_ALL, QUEUE, Why } from "./attention.tsx";
+import { type Answer, Refused } from "./client.ts";
+import type { Page } from "./env.ts";
+import { Form, show } from "./layout.tsx";
+import { address, Notice, type Query, queryOf, Text, Time } from "./parts.tsx";
+import { counted } from "./text.ts";
+import { actionName, isAction } from "./words.ts";
+
+const SHOWN = 20;
+const ITEMS_A_PAGE = 100;
+
+/** What a form or an address names: items, or all of a filter; the filter leads back to where the operator was. */
+interface Chosen {
+  readonly ids: readonly string[];
+  readonly all: boolean;
+  readonly action: string;
+  readonly filter: Query;
+}
+
+function chosenBy(page: Page): Chosen {
+  const sent = page.get("sent");
+  const ids = sent.many("ids");
+  return { ids, all: sent.one("all") !== "", action: sent.one("action"), filter: queryOf(page, FILTERS) };
+}
+
+/** Asks for a decision, with the count and the risk in view. Nothing is done yet. */
+export async function confirm(page: Page) {
+  const chosen = chosenBy(page);
+  if (!isAction(chosen.action)) return page.redirect(QUEUE, 303);
+  const items = await itemsOf(page, chosen);
+  return showDecision(page, chosen, items, null);
+}
+
+async function itemsOf(page: Page, { ids, all, filter }: Chosen): Promise<readonly Item[]> {
+  const ask = page.get("ask");
+  const items: Item[] = [];
+  if (all) {
+    const query = { ...filter, ...assigneeOf(filter, page.get("session")), limit: String(ITEMS_A_PAGE) };
+    for (let cursor: string | null | undefined; cursor !== null && items.length < MAX_ALL; ) {
+      const found: Answer<"getAttention"> = await ask("getAttention", { query: { ...query, cursor } });
+      items.push(...found.data);
+      cursor = found.next_cursor;
+    }
+    return items.slice(0, MAX_ALL);
+  }
+  for (let from = 0; from < Math.min(ids.length, MAX_ALL); from += ITEMS_A_PAGE) {
+    const some = ids.slice(from, from + ITEMS_A_PAGE).join(",");
+    items.push(
+      ...(await ask("getAttention", { query: { ids: some, snoozed: "true", limit: String(ITEMS_A_PAGE) } })).data,
+    );
+  }
+  return items;
+}
+
+function showDecision(page: Page, chosen: Chosen, items: readonly Item[], fault: string | null) {
+  const { action, filter } = chosen;
+  const session = page.get("session");
+  const possible = items.flatMap((item) => {
+    const offer = item.actions.find((one) => one.action === action);
+    return offer ? [{ item, offer }] : [];
+  });
+  const barred = items.filter((item) => !item.actions.some((one) => one.action === action));
+  const risky = possible.filter(({ offer }) => offer.may_duplicate);
+  const gone = chosen.all ? 0 : chosen.ids.length - items.length;
+  const back = address(QUEUE, filter);
+  const title = `${actionName(action)}: ${counted(possible.length, "delivery", "deliveries")}`;
+  if (items.length === 0 && chosen.ids.length === 0 && !chosen.all) {
+    return show(page, "Nothing selected", <Nothing back={back} />, 400);
+  }
+  return show(
+    page,
+    title,
+    <div data-keyboard="decision">
+      <h1>{title}</h1>
+      {fault && <Notice kind="error">{fault}</Notice>}
+      {gone > 0 && (
+        <Notice>{counted(gone, "item is", "items are")} not open any more: somebody, or evidence, was first.</Notice>
+      )}
+      {barred.length > 0 && (
+        <Notice>
+          {counted(barred.length, "item is", "items are")} left out: this is not possible there now.{" "}
+          {barred.slice(0, 5).map((item) => (
+            <>
+              <a href={`/console/deliveries/${item.delivery_id}`}>
+                <Text value={item.to} max={60} />
+              </a>{" "}
+            </>
+          ))}
+        </Notice>
+      )}
+      {possible.length > 0 && (
+        <Form session={session} action={`${QUEUE}/resolutions`} class="stacked decision">
+          {FILTERS.map((name) => filter[name] && <input type="hidden" name={name} value={filter[name]} />)}
+          <input type="hidden" name="action" value={action} />
+          {possible.map(({ item }) => (
+            <input type="hidden" name="ids" value={item.id} />
+          ))}
+          <Risks possible={possible} />
+          {action === "mark_sent" && possible.length === 1 && (
+            <label>
+              <span>The provider's message id, if you found it</span>
+              <input name="provider_message_id" maxlength={255} autocomplete="off" />
+            </label>
+          )}
+          <label>
+            <span>Why (kept with your name)</span>
+            <input name="note" required maxlength={2000} autocomplete="off" autofocus />
+          </label>
+          {risky.length > 0 && (
+            <label class="check risk">
+              <input type="checkbox" name="acknowledge_duplicate_risk" value="true" required />
+              <span>
+                I accept that {risky.length === 1 ? "the recipient" : `${risky.length.toLocaleString("en")} recipients`}{" "}
+                may get the message twice
+              </span>
+            </label>
+          )}
+          <p>
+            <button type="submit" class={risky.length > 0 ? "primary risky" : "primary"}>
+              {actionName(action)}: {counted(possible.length, "delivery", "deliveries")}
+            </button>{" "}
+            <a href={back} data-back>
+              Back, nothing done
+            </a>
+          </p>
+          <p class="quiet">This cannot be taken back: the first resolution of an item stands.</p>
+        </Form>
+      )}
+      {possible.length === 0 && <Nothing back={back} />}
+      <ol class="items">
+        {possible.slice(0, SHOWN).map(({ item }) => (
+          <li class="item">
+            <div class="what">
+              <h2>
+                <Text value={item.to} max={80} /> <span class="quiet">{item.channel}</span>
+              </h2>
+              {item.preview !== null && (
+                <p class="preview">
+                  <Text value={item.preview} />
+                </p>
+              )}
+              <Why item={item} />
+            </div>
+          </li>
+        ))}
+      </ol>
+      {possible.length > SHOWN && <p>… and {counted(possible.length - SHOWN, "other")}.</p>}
+    </div>,
+    fault ? 422 : 200,
+  );
+}
+
+function Nothing({ back }: { back: string }) {
+  return (
+    <p class="empty">
+      There is nothing to decide here. Select items with their checkbox (or <kbd>x</kbd>) first.{" "}
+      <a href={back} data-back>
+        Back
+      </a>
+    </p>
+  );
+}
+
+interface Possible {
+  readonly item: Item;
+  readonly offer: Item["actions"][number];
+}
+
+/** What the action does and risks, said once for all items with the same words. */
+function Risks({ possible }: { possible: readonly Possible[] }) {
+  const byRisk = [...Map.groupBy(possible, ({ offer }) => `${offer.risk} ${offer.may_duplicate}`).values()];
+  return (
+    <ul class="risks">
+      {byRisk.slice(0, SHOWN).map((some) => {
+        const { offer } = some[0] as Possible;
+        const until = some
+          .map((one) => one.offer.until)
+          .filter((at) => at !== null)
+          .sort()[0];
+        return (
+          <li class={offer.may_duplicate ? "risk" : undefined}>
+            {possible.length > 1 && <strong>{some.length.toLocaleString("en")}: </strong>}
+            {offer.risk}
+            {until && (
+              <>
+                {" "}
+                Safe until <Time at={until} />.
+              </>
+            )}
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+/** Decides. One item or many: each has its own answer, and the first decision of an item stands. */
+export async function decide(page: Page) {
+  const chosen = chosenBy(page);
+  const { ids, action, filter } = chosen;
+  if (!isAction(action) || ids.length === 0) return page.redirect(address(QUEUE, filter), 303);
+  const sent = page.get("sent");
+  const decision = {
+    action,
+    note: sent.one("note"),
+    ...(sent.one("acknowledge_duplicate_risk") && { acknowledge_duplicate_risk: true }),
+  };
+  const ask = page.get("ask");
+  try {
+    const [first = ""] = ids;
+    if (ids.length === 1) {
+      const messageId = sent.one("provider_message_id");
+      const body = { ...decision, ...(messageId && { provider_message_id: messageId }) };
+      await ask("postResolve", { params: { id: first }, body });
+      return page.redirect(address(QUEUE, { ...filter, done: action, count: "1" }), 303);
+    }
+    const { data } = await ask("postBulkResolve", { body: { ...decision, ids } });
+    const refused = data.filter((one) => "problem" in one);
+    if (refused.length > 0) return showOutcome(page, chosen, data);
+    return page.redirect(address(QUEUE, { ...filter, done: action, count: String(data.length) }), 303);
+  } catch (error) {
+    if (!(error instanceof Refused) || error.problem.status >= 500) throw error;
+    return await showRefusal(page, chosen, error);
+  }
+}
+
+/** The API refused the decision: a lost race is told, a fault is put right in the form. */
+async function showRefusal(page: Page, chosen: Chosen, { problem }: Refused) {
+  const back = address(QUEUE, chosen.filter);
+  if (problem.type === "/problems/already-resolved" || problem.status === 404) {
+    const resolution = problem["resolution"] as
+      | { by: string; action: string; at: string; note: string | null }
+      | undefined;
+    return show(
+      page,
+      "Somebody was first",
+      <>
+        <h1>{problem.title}</h1>
+        <Notice kind="error">
+          Nothing was done by you.{" "}
+          {resolution ? (
+            <>
+              <strong>
+                <Text value={resolution.by} max={160} />
+              </strong>{" "}
+              decided “{actionName(resolution.action)}” <Time at={resolution.at} />
+              {resolution.note !== null && (
+                <>
+                  : “<Text value={resolution.note} max={2000} />”
+                </>
+              )}
+            </>
+          ) : (
+            problem.detail
+          )}
+        </Notice>
+        <p>
+          <a href={back} data-back>
+            Back to the queue
+          </a>
+        </p>
+      </>,
+      409,
+    );
+  }
+  const faults = (problem.errors ?? []).map(
+    ({ pointer, detail }) => `${pointer.slice(1).replaceAll("_", " ")} ${detail}`,
+  );
+  const fault = faults.length > 0 ? `${problem.title}: ${faults.join("; ")}.` : `${problem.title}: ${problem.detail}`;
+  return showDecision(page, chosen, await itemsOf(page, chosen), `Nothing was done. ${fault}`);
+}
+
+function showOutcome(page: Page, { action, filter }: Chosen, data: Answer<"postBulkResolve">["data"]) {
+  const refused = data.filter((one) => "problem" in one);
+  return show(
+    page,
+    "What was done",
+    <>
+      <h1>
+        {counted(data.length - refused.length, "delivery", "deliveries")} of {data.length.toLocaleString("en")} resolved
+      </h1>
+      <Notice kind="error">
+        {actionName(action)} was refused for {counted(refused.length, "item")}; nothing was done to them by you:
+      </Notice>
+      <ul>
+        {refused.slice(0, 200).map((one) => (
+          <li>
+            <a href={`${QUEUE}/items/${one.id}`}>{one.id}</a>: {"problem" in one && one.problem.detail}
+          </li>
+        ))}
+      </ul>
+      <p>
+        <a href={address(QUEUE, filter)} data-back>
+          Back to the queue
+        </a>
+      </p>
+    </>,
+    409,
+  );
+}
+
+/** Does something small to each item; tells how many it was done to. */
+async function toEach(page: Page, done: string, one: (id: string) => Promise<unknown>) {
+  const { ids, filter } = chosenBy(page);
+  const back = page.get("sent").one("back") === "delivery" ? `${QUEUE}/items/${ids[0]}` : QUEUE;
+  if (ids.length === 0) return show(page, "Nothing selected", <Nothing back={address(QUEUE, filter)} />, 400);
+  const results = await Promise.allSettled(ids.slice(0, ITEMS_A_PAGE).map(one));
+  const refused = results.filter((result) => result.status === "rejected").map(({ reason }) => reason as unknown);
+  const [worst] = refused;
+  if (worst !== undefined && (refused.length === results.length || !(worst instanceof Refused))) throw worst;
+  const count = String(results.length - refused.length);
+  return page.redirect(address(back, { ...filter, done, count }), 303);
+}
+
+export async function assign(page: Page) {
+  const to = page.get("sent").one("to");
+  const assignee = to === "me" ? page.get("session").operator : null;
+  return await toEach(page, assignee === null ? "unassign" : "assign", (id) =>
+    page.get("ask")("postAssign", { params: { id }, body: { assignee } }),
+  );
+}
+
+export async function snooze(page: Page) {
+  const seconds = Number(page.get("sent").one("for"));
+  const until = seconds > 0 && seconds <= 30 * 86_400 ? new Date(Date.now() + seconds * 1000).toISOString() : null;
+  return await toEach(page, until === null ? "wake" : "snooze", (id) =>
+    page.get("ask")("postSnooze", { params: { id }, body: { until } }),
+  );
+}
+
+export async function addNote(page: Page) {
+  const note = page.get("sent").one("note");
+  return await toEach(page, "note", (id) => page.get("ask")("postNote", { params: { id }, body: { note } }));
+}
+
+/** An item's own address: its delivery has everything. */
+export async function findItem(page: Page) {
+  const item = await page.get("ask")("getAttentionItem", { params: { id: page.req.param("id") ?? "" } });
+  const { done, count } = queryOf(page, ["done", "count"]);
+  return page.redirect(address(`/console/deliveries/${item.delivery_id}`, { done, count }), 303);
+}
