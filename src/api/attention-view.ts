@@ -13,6 +13,8 @@ import type { attentionItem } from "./schemas/attention.ts";
 export interface ItemSurroundings {
   readonly delivery: DeliveryRow;
   readonly configured: boolean;
+  /** Whether its channel's provider can be asked what became of a message. */
+  readonly canLookUp: boolean;
   readonly attempts: readonly AttemptRow[];
   readonly receipts: readonly ReceiptRow[];
   readonly events: readonly ItemEvent[];
@@ -53,7 +55,7 @@ export function itemView(item: ItemRow, around: ItemSurroundings): View {
       risk,
     })),
     guarantees: provider ? [...guarantees(provider.capability)] : [],
-    lookup: { asked: item.lookups, next_at: text(item.lookup_after) },
+    lookup: { asked: item.lookups, next_at: around.canLookUp ? text(item.lookup_after) : null },
     resolution:
       item.closed_at && item.resolution
         ? {

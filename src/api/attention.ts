@@ -70,10 +70,11 @@ export function attentionHandlers(deps: ApiDeps) {
     return items.flatMap((item) => {
       const delivery = deliveries.get(item.delivery_id);
       if (!delivery) return [];
-      const configured = deps.channels.has(delivery.channel);
+      const channel = deps.channels.get(delivery.channel);
       return itemView(item, {
         delivery,
-        configured,
+        configured: channel !== undefined,
+        canLookUp: channel?.canLookUp ?? false,
         attempts: attempts.get(item.delivery_id) ?? [],
         receipts: receipts.get(item.delivery_id) ?? [],
         events: events.filter(({ delivery_id }) => delivery_id === item.delivery_id),

@@ -9,7 +9,7 @@ export function Attempts({ attempts }: { attempts: readonly Attempt[] }) {
   return (
     <section aria-labelledby="attempts-title">
       <h2 id="attempts-title">Attempts</h2>
-      <Wide label="attempts">
+      <Wide label="table of attempts">
         <table>
           <thead>
             <tr>

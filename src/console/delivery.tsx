@@ -44,7 +44,7 @@ export async function showDelivery(page: Page) {
         <Now page={page} delivery={delivery} item={item} />
         {delivery.attempts.length > 0 && <Attempts attempts={delivery.attempts} />}
         <Windows delivery={delivery} providers={providers} />
-        <Timeline entries={timeline.data} attempts={delivery.attempts} />
+        <Timeline entries={timeline.data} delivery={delivery} />
       </div>
       <Identity delivery={delivery} />
       <Message id={delivery.id} message={message.message} />

@@ -112,6 +112,7 @@ function Make({ page, producers }: { page: Page; producers: readonly string[] })
 }
 
 function Table({ keys }: { keys: readonly Key[] }) {
+  if (keys.length === 0) return <p class="empty">None, beside the admin key of the configuration (if it has one).</p>;
   return (
     <Wide label="keys">
       <table>

@@ -1,14 +1,15 @@
 import type { Child } from "hono/jsx";
-import { type Attempt, Seen } from "./attempts.tsx";
+import { type Attempt, type Delivery, Seen } from "./attempts.tsx";
 import type { Answer } from "./client.ts";
-
 import { Badge, Text, Time } from "./parts.tsx";
-import { actionName } from "./words.ts";
+import { counted } from "./text.ts";
+import { actionName, HOLDS } from "./words.ts";
 
 type Entry = Answer<"getTimeline">["data"][number];
 
-/** Everything that happened, oldest first. */
-export function Timeline({ entries, attempts }: { entries: readonly Entry[]; attempts: readonly Attempt[] }) {
+/** Everything that happened, oldest first; at its end what holds the delivery now. */
+export function Timeline({ entries, delivery }: { entries: readonly Entry[]; delivery: Delivery }) {
+  const { attempts, hold } = delivery;
   return (
     <section aria-labelledby="timeline-title">
       <h2 id="timeline-title">Timeline</h2>
@@ -23,6 +24,19 @@ export function Timeline({ entries, attempts }: { entries: readonly Entry[]; att
             </div>
           </li>
         ))}
+        {hold && (
+          <li>
+            <div class="when">now</div>
+            <div>
+              <strong>held</strong> {HOLDS[hold.reason]}
+              {hold.until && (
+                <>
+                  , until <Time at={hold.until} />
+                </>
+              )}
+            </div>
+          </li>
+        )}
       </ol>
     </section>
   );
@@ -54,6 +68,25 @@ function Told({ entry, attempts }: { entry: Entry; attempts: readonly Attempt[] 
           <Text value={text(entry["note"])} max={2000} />”
         </>
       );
+    case "callback.delivered":
+    case "callback.pending":
+    case "callback.given_up":
+      return (
+        <>
+          the producer {CALLBACKS[entry.type]} of {shown(entry["event"])}: {counted(Number(entry["attempts"]), "post")}
+          {entry["status"] !== null && `, status ${shown(entry["status"])}`}
+          {entry["error"] !== null && (
+            <>
+              , “<Text value={shown(entry["error"])} max={300} />”
+            </>
+          )}
+          {entry["next_attempt_at"] !== null && (
+            <>
+              , posted again <Time at={text(entry["next_attempt_at"])} />
+            </>
+          )}
+        </>
+      );
     default:
       return (
         <>
@@ -69,6 +102,12 @@ function Told({ entry, attempts }: { entry: Entry; attempts: readonly Attempt[] 
       );
   }
 }
+
+const CALLBACKS = {
+  "callback.delivered": "was told",
+  "callback.pending": "is to be told",
+  "callback.given_up": "could not be told",
+} as const;
 
 const TOLD = ["attempt", "verdict", "reason", "phase", "status_code", "error_code"];
 

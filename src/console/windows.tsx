@@ -50,17 +50,9 @@ function Contents({ attempts, table }: { attempts: readonly Attempt[]; table: Ta
       <ul>
         {windows.map(({ key, attempts: some, safeUntil, forgottenAt }) => (
           <li>
-            <Copied value={key} what="the idempotency key" />: {counted(some.length, "attempt")};{" "}
-            {now < safeUntil ? (
-              <>
-                a repeat is safe until <Time at={at(safeUntil)} />
-              </>
-            ) : (
-              <>
-                no repeat is safe since <Time at={at(safeUntil)} />
-              </>
-            )}
-            , {table.provider} forgets it <Time at={at(forgottenAt)} />.
+            <Copied value={key} what="the idempotency key" />: {counted(some.length, "attempt")}; {table.provider}{" "}
+            recognises a repeat until <Time at={at(forgottenAt)} />, and the ledger{" "}
+            {now < safeUntil ? "counts on that until" : "has not counted on that since"} <Time at={at(safeUntil)} />.
           </li>
         ))}
       </ul>

@@ -131,15 +131,21 @@ export interface TimelineRow {
   readonly data: Record<string, unknown>;
 }
 
-/** Everything that happened to a delivery, oldest first. */
+/** Everything that happened to a delivery, and what its producer was told of it, oldest first. */
 export async function readTimeline(db: Db, id: DeliveryId): Promise<readonly TimelineRow[]> {
-  return await db
-    .selectFrom("events")
-    .select(["at", "type", "data"])
-    .where("delivery_id", "=", id)
-    .orderBy("at")
-    .orderBy("id")
-    .execute();
+  const { rows } = await sql<TimelineRow>`
+    with told as materialized (select tx, id, producer_id, at, type, data from events where delivery_id = ${id})
+    select at, type, data from (
+      select at, id, 0 as place, type, data from told
+      union all
+      select coalesce(m.delivered_at, m.given_up_at, m.created_at), e.id, 1,
+        case when m.delivered_at is not null then 'callback.delivered'
+          when m.given_up_at is not null then 'callback.given_up' else 'callback.pending' end,
+        json_build_object('event', m.type, 'attempts', m.attempts, 'status', m.last_status, 'error', m.last_error,
+          'next_attempt_at', to_char(m.next_attempt_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))
+      from told e join callback_messages m on m.producer_id = e.producer_id and m.tx = e.tx and m.event_id = e.id
+    ) as entries order by at, place, id`.execute(db);
+  return rows;
 }
 
 /** The frozen message, as it was posted; null when it is no longer kept. */

@@ -1,6 +1,7 @@
 import { sql } from "kysely";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { writeCursor } from "../../src/api/list.ts";
+import { claimMessages, fanOut, settleMessage } from "../../src/store/callback-messages.ts";
 import { insertAttempt } from "../support/builders.ts";
 import { type TestDatabase, testDatabase } from "../support/database.ts";
 import { putInDoubt } from "../support/doubt.ts";
@@ -229,6 +230,36 @@ describe("the timeline", () => {
     ]);
     expect(body.data[1]).toMatchObject({ by: "admin" });
     expect(body.data[2]).toMatchObject({ event_id: "evt_1", status: "delivered" });
+  });
+});
+
+describe("the timeline's callbacks", () => {
+  test("tell what the producer was told, how often it was tried, and what came back", async () => {
+    const url = "https://shop.example.com/ledger";
+    await app.ask("/v1/producers/admin/callback", { method: "PUT", json: { url, types: ["delivery.*"] } });
+    const { id } = await take(email());
+    await app.ask(`/v1/deliveries/${id}/cancel`, { method: "POST" });
+    const callbacks = async () =>
+      (await app.ask(`/v1/deliveries/${id}/timeline`)).body.data.filter(({ type }: { type: string }) =>
+        type.startsWith("callback."),
+      );
+    const settle = async (outcome: Parameters<typeof settleMessage>[2]) => {
+      const [message] = await claimMessages(database.db, { limit: 1, perCallback: 1, leaseS: 30, busy: [] });
+      if (!message) throw new Error("no message is due");
+      await settleMessage(database.db, message, outcome);
+    };
+    await app.ask("/v1/producers/admin/callback", { method: "PUT", json: { url, types: ["delivery.cancelled"] } });
+    while ((await fanOut(database.db, 100, () => "{}")) > 0);
+    expect(await callbacks()).toMatchObject([{ type: "callback.pending", event: "delivery.cancelled", attempts: 0 }]);
+    await settle({ kind: "failed", status: 503, error: "503 Service Unavailable", waitS: 0, disables: null });
+    expect(await callbacks()).toMatchObject([
+      { type: "callback.pending", attempts: 1, status: 503, next_attempt_at: expect.stringMatching(/Z$/) },
+    ]);
+    await settle({ kind: "delivered", status: 204 });
+    expect(await callbacks()).toMatchObject([
+      { type: "callback.delivered", attempts: 2, status: 204, error: null, next_attempt_at: null },
+    ]);
+    await app.ask("/v1/producers/admin/callback", { method: "DELETE" });
   });
 });
 
