@@ -153,11 +153,15 @@ function Table({ keys }: { keys: readonly Key[] }) {
 
 export async function makeKey(page: Page) {
   const sent = page.get("sent");
+  const ask = page.get("ask");
+  const name = sent.one("name");
   const producer = sent.one("producer") || null;
   try {
-    const made = await page.get("ask")("postKey", {
-      body: { name: sent.one("name"), producer, scopes: sent.many("scopes") },
-    });
+    const { data } = await ask("getKeys");
+    // A page that shows a new key and is loaded again posts again: it must not make a second one.
+    const isTaken = data.some((key) => key.name === name && key.producer === producer && key.revoked_at === null);
+    if (isTaken) return await showAll(page, { fault: "There is a key of this name already." });
+    const made = await ask("postKey", { body: { name, producer, scopes: sent.many("scopes") } });
     return await showAll(page, { made });
   } catch (error) {
     if (!(error instanceof Refused) || error.problem.status >= 500) throw error;

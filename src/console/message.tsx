@@ -1,4 +1,5 @@
 import type { Page } from "./env.ts";
+import { harmless } from "./harmless.ts";
 import { Facts, Text } from "./parts.tsx";
 
 type Frozen = Readonly<Record<string, unknown>>;
@@ -34,7 +35,7 @@ function Contents({ id, message }: { id: string; message: Frozen }) {
       )}
       {typeof html === "string" && (
         <details>
-          <summary>HTML, as it is seen without pictures from elsewhere</summary>
+          <summary>HTML, without pictures from elsewhere; its links tell where they lead, and do not</summary>
           <iframe
             src={`/console/deliveries/${id}/html`}
             sandbox=""
@@ -69,5 +70,5 @@ function Contents({ id, message }: { id: string; message: Frozen }) {
 export async function showHtml(page: Page) {
   const { message } = await page.get("ask")("getMessage", { params: { id: page.req.param("id") ?? "" } });
   const html = message?.["html"];
-  return page.body(typeof html === "string" ? html : "", 200, { "content-type": "text/html; charset=utf-8" });
+  return page.body(typeof html === "string" ? harmless(html) : "", 200, { "content-type": "text/html; charset=utf-8" });
 }
