@@ -34,6 +34,10 @@ export class Refused extends Error {
   }
 }
 
+/** A refusal of what was sent, which is told beside the form; not one of who sent it, or of a service in trouble. */
+export const isFault = (error: unknown): error is Refused =>
+  error instanceof Refused && [400, 404, 409, 422].includes(error.problem.status);
+
 /** The console is a client of the API like any other: the same scopes, rules and answers, without the network between. */
 export function createClient(api: Hono<ApiEnv>): (session: Session) => Ask {
   return ({ principal }) =>

@@ -10,7 +10,8 @@ const LEADS = new Set(["href", "xlink:href", "action", "formaction", "ping", "ta
 
 /** A message's HTML without what reaches out. Parsed and written as a browser would (the HTML standard, by parse5). */
 export function harmless(html: string): string {
-  const document = parse(html);
+  // As in the frame: where no script runs, what stands in a noscript element counts.
+  const document = parse(html, { scriptingEnabled: false });
   const waiting: DefaultTreeAdapterTypes.ParentNode[] = [document];
   for (let parent = waiting.pop(); parent; parent = waiting.pop()) {
     for (const node of [...parent.childNodes]) {

@@ -1,5 +1,5 @@
 import { apiKey } from "../api/schemas.ts";
-import { type Answer, Refused } from "./client.ts";
+import { type Answer, isFault } from "./client.ts";
 import { may, type Page, type Scope } from "./env.ts";
 import { Form, show } from "./layout.tsx";
 import { Badge, Copied, Notice, Text, Time, Wide } from "./parts.tsx";
@@ -164,7 +164,7 @@ export async function makeKey(page: Page) {
     const made = await ask("postKey", { body: { name, producer, scopes: sent.many("scopes") } });
     return await showAll(page, { made });
   } catch (error) {
-    if (!(error instanceof Refused) || error.problem.status >= 500) throw error;
+    if (!isFault(error)) throw error;
     const faults = (error.problem.errors ?? []).map(({ pointer, detail }) => `${pointer.slice(1)} ${detail}`);
     return await showAll(page, { fault: faults.length > 0 ? `${faults.join("; ")}.` : error.problem.detail });
   }

@@ -1,5 +1,5 @@
 import { assigneeOf, FILTERS, type Item, MAX_ALL, QUEUE, Why } from "./attention.tsx";
-import { type Answer, Refused } from "./client.ts";
+import { type Answer, isFault, Refused } from "./client.ts";
 import type { Page } from "./env.ts";
 import { Form, show } from "./layout.tsx";
 import { address, Notice, type Query, queryOf, Text, Time } from "./parts.tsx";
@@ -55,6 +55,7 @@ async function itemsOf(page: Page, { ids, all, filter }: Chosen): Promise<readon
 function showDecision(page: Page, chosen: Chosen, items: readonly Item[], fault: string | null) {
   const { action, filter } = chosen;
   const session = page.get("session");
+  const typed = (name: string) => (fault === null ? undefined : page.get("sent").one(name));
   const possible = items.flatMap((item) => {
     const offer = item.actions.find((one) => one.action === action);
     return offer ? [{ item, offer }] : [];
@@ -99,12 +100,17 @@ function showDecision(page: Page, chosen: Chosen, items: readonly Item[], fault:
           {action === "mark_sent" && possible.length === 1 && (
             <label>
               <span>The provider's message id, if you found it</span>
-              <input name="provider_message_id" maxlength={255} autocomplete="off" />
+              <input
+                name="provider_message_id"
+                maxlength={255}
+                autocomplete="off"
+                value={typed("provider_message_id")}
+              />
             </label>
           )}
           <label>
             <span>Why (kept with your name)</span>
-            <input name="note" required maxlength={2000} autocomplete="off" autofocus />
+            <input name="note" required maxlength={2000} autocomplete="off" autofocus value={typed("note")} />
           </label>
           {risky.length > 0 && (
             <label class="check risk">
@@ -219,7 +225,7 @@ export async function decide(page: Page) {
     if (refused.length > 0) return showOutcome(page, chosen, data);
     return page.redirect(address(QUEUE, { ...filter, done: action, count: String(data.length) }), 303);
   } catch (error) {
-    if (!(error instanceof Refused) || error.problem.status >= 500) throw error;
+    if (!isFault(error)) throw error;
     return await showRefusal(page, chosen, error);
   }
 }

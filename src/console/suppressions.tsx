@@ -1,4 +1,4 @@
-import { type Answer, Refused } from "./client.ts";
+import { type Answer, isFault } from "./client.ts";
 import { may, type Page } from "./env.ts";
 import { Form, show } from "./layout.tsx";
 import { address, Field, Notice, Pager, type Query, queryOf, Text, Time, Wide } from "./parts.tsx";
@@ -136,7 +136,7 @@ export async function addSuppression(page: Page) {
   try {
     await page.get("ask")("putSuppression", { params, body: { reason: sent.one("reason") } });
   } catch (error) {
-    if (!(error instanceof Refused) || error.problem.status >= 500) throw error;
+    if (!isFault(error)) throw error;
     return await showList(page, error.problem.detail);
   }
   return page.redirect(address(PATH, { recipient: params.recipient, done: "added" }), 303);

@@ -1,0 +1,173 @@
+import { sql } from "kysely";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { chat, email } from "../api/open-app.ts";
+import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { putInDoubt } from "../support/doubt.ts";
+import { openConsole, type SignedIn, signIn } from "./open-console.ts";
+
+let database: TestDatabase;
+let app: Awaited<ReturnType<typeof openConsole>>;
+let ada: SignedIn;
+let reader: SignedIn;
+beforeAll(async () => {
+  database = await testDatabase();
+  app = await openConsole(database.db);
+  ada = await signIn(app.visit);
+  reader = await signIn(app.visit, await app.keyFor(null, "attention:read", "deliveries:read"), "Eve");
+});
+afterAll(() => database.close());
+beforeEach(async () => {
+  await sql`truncate deliveries, suppressions, events, receipts cascade`.execute(database.db);
+});
+
+async function doubtful(request: Record<string, unknown> = chat()) {
+  const { id } = (await app.post(request)).body;
+  return { id, item: await putInDoubt(database.db, id) };
+}
+const resolutionOf = async (item: string) => (await app.ask(`/v1/attention/${item}`)).body.resolution;
+const decision = (ids: readonly string[], more: Record<string, string> = {}): string[][] => [
+  ...ids.map((id) => ["ids", id]),
+  ...Object.entries({ action: "abandon", note: "too late", ...more }),
+];
+
+describe("what a key may not do, its console may not either", () => {
+  test.each([
+    ["/console/attention/resolutions", { action: "abandon", note: "n" }],
+    ["/console/attention/assign", { to: "me" }],
+    ["/console/attention/snooze", { for: "3600" }],
+    ["/console/attention/notes", { note: "n" }],
+    ["/console/overview/pause", { channel: "email", reason: "r" }],
+    ["/console/overview/resume", { channel: "email" }],
+    ["/console/suppressions/add", { channel: "email", recipient: "a@example.com", reason: "r" }],
+    ["/console/suppressions/remove", { channel: "email", recipient: "a@example.com", reason: "r" }],
+    ["/console/keys/make", { name: "mine", scopes: "keys:write" }],
+    ["/console/keys/revoke", { id: "01a24ffb-c7f2-708a-8db8-d638c63b6100" }],
+  ])("%s is refused", async (path, form) => {
+    const { item } = await doubtful();
+    const answered = await reader.post(path, { ids: item, ...form });
+    expect([answered.status, await resolutionOf(item)]).toEqual([403, null]);
+    expect(await answered.text()).toContain("lacks the scope");
+  });
+
+  test.each(["/console/overview", "/console/suppressions", "/console/receipts", "/console/keys"])(
+    "%s is not shown",
+    async (path) => {
+      expect((await reader.get(path)).status).toBe(403);
+      expect(await (await reader.get("/console/attention")).text()).not.toContain(`href="${path}"`);
+    },
+  );
+
+  test("offers of what is not allowed are not made", async () => {
+    const { id } = await doubtful();
+    for (const path of ["/console/attention", `/console/deliveries/${id}`]) {
+      expect(await (await ada.get(path)).text()).toContain("action=abandon");
+      expect(await (await reader.get(path)).text()).not.toContain("action=abandon");
+    }
+  });
+
+  test("a producer's key sees its own items and deliveries alone", async () => {
+    const shop = await app.keyFor("shop", "attention:read", "deliveries:read", "deliveries:write");
+    const { id } = (await app.post(email({ name: "of-the-shop" }), { key: shop })).body;
+    const { id: other, item } = await doubtful(email({ name: "of-another" }));
+    const mine = await signIn(app.visit, shop, "Shop");
+    expect((await mine.get(`/console/deliveries/${id}`)).status).toBe(200);
+    for (const path of [
+      `/console/deliveries/${other}`,
+      `/console/deliveries/${other}/raw`,
+      `/console/deliveries/${other}/html`,
+      `/console/attention/items/${item}`,
+    ]) {
+      expect((await mine.get(path)).status, path).toBe(404);
+    }
+    const list = await (await mine.get("/console/deliveries")).text();
+    expect([list.includes("of-the-shop"), list.includes("of-another")]).toEqual([true, false]);
+    expect(await (await mine.get("/console/attention")).text()).toContain("Nothing needs attention.");
+  });
+});
+
+describe("a decision", () => {
+  test("is signed with the operator's name and the key's", async () => {
+    const { item } = await doubtful();
+    const answered = await ada.post("/console/attention/resolutions", decision([item]));
+    expect(answered.headers.get("location")).toBe("/console/attention?done=abandon&count=1");
+    expect(await resolutionOf(item)).toMatchObject({ action: "abandon", by: "Ada (key admin)", note: "too late" });
+  });
+
+  test("that may duplicate is not taken without the acknowledgement; what was typed is kept", async () => {
+    const { item } = await doubtful();
+    const answered = await ada.post("/console/attention/resolutions", decision([item], { action: "resend" }));
+    expect([answered.status, await resolutionOf(item)]).toEqual([422, null]);
+    const page = await answered.text();
+    expect(page).toContain("Nothing was done.");
+    expect(page).toContain('value="too late"');
+  });
+
+  test("of many tells which were not done, and why; the others are", async () => {
+    const [one, two] = [await doubtful(), await doubtful()];
+    await ada.post("/console/attention/resolutions", decision([one.item], { action: "mark_sent" }));
+    const answered = await ada.post("/console/attention/resolutions", decision([one.item, two.item]));
+    expect(answered.status).toBe(409);
+    expect(await answered.text()).toContain("1 delivery of 2 resolved");
+    expect([(await resolutionOf(one.item)).action, (await resolutionOf(two.item)).action]).toEqual([
+      "mark_sent",
+      "abandon",
+    ]);
+  });
+
+  test("sent twice is done once, and the second answer says who was first", async () => {
+    const { item } = await doubtful();
+    const answers = await Promise.all(
+      [1, 2, 3].map(() => ada.post("/console/attention/resolutions", decision([item]))),
+    );
+    expect(answers.map(({ status }) => status).toSorted()).toEqual([303, 409, 409]);
+  });
+
+  test("is asked for by an address without being taken", async () => {
+    const { item } = await doubtful();
+    const page = await ada.get(`/console/attention/resolve?ids=${item}&action=abandon`);
+    expect([page.status, await resolutionOf(item)]).toEqual([200, null]);
+    expect((await ada.get(`/console/attention/resolutions?ids=${item}&action=abandon&note=n`)).status).toBe(404);
+    expect(await resolutionOf(item)).toBeNull();
+  });
+});
+
+describe("a key", () => {
+  test("is shown when it is made, never again, and not made twice by a page that is loaded anew", async () => {
+    const form = [
+      ["name", "night"],
+      ["producer", "shop"],
+      ["scopes", "deliveries:read"],
+    ];
+    const made = await (await ada.post("/console/keys/make", form)).text();
+    const key = /dl_[A-Za-z0-9_-]{40,}/.exec(made)?.[0] ?? "";
+    expect((await app.ask("/v1/deliveries", { key })).status).toBe(200);
+    expect(await (await ada.get("/console/keys")).text()).not.toContain(key);
+    const again = await ada.post("/console/keys/make", form);
+    expect([again.status, (await again.text()).includes("dl_")]).toEqual([422, false]);
+  });
+});
+
+describe("odd addresses", () => {
+  test.each([
+    "/console/deliveries/x",
+    "/console/deliveries/01a24ffb-c7f2-708a-8db8-d638c63b6100",
+    "/console/deliveries/%00",
+    "/console/deliveries/..%2f..%2fv1%2fkeys",
+    "/console/attention/items/x",
+    "/console/attention?cursor=x",
+    "/console/attention?older_than=soon",
+    "/console/attention?assignee=%00",
+    "/console/deliveries?accepted_after=soon",
+    "/console/deliveries?cursor=x&state=nowhere",
+    "/console/suppressions?cursor=x",
+    "/console/receipts?cursor=x",
+    "/console/attention/resolve?ids=x&action=abandon",
+    "/console/keys/x/revoke",
+    "/console/nowhere",
+  ])("%s is answered with a page that says what is wrong", async (path) => {
+    const answered = await ada.get(path);
+    expect(answered.status, path).toBeLessThan(500);
+    expect(answered.status, path).not.toBe(200);
+    if (answered.status !== 303) expect(await answered.text()).toContain("<h1>");
+  });
+});
