@@ -3,15 +3,11 @@
  * twice, and all are shuffled. Prints what was answered, how fast, and whether the ledger holds exactly the right receipts.
  * The service runs as a process of its own on the embedded database (or on DATABASE_URL, in a fresh schema of yours).
  */
-import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, openSync } from "node:fs";
-import { chmod, mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { Pool } from "undici";
 import { resendWebhook, type SignedRequest } from "../test/fakes/webhooks.ts";
+import { endAll, started, startedService } from "./processes.ts";
 
 const { values } = parseArgs({
   options: { rate: { type: "string", default: "2000" }, seconds: { type: "string", default: "10" } },
@@ -23,57 +19,18 @@ const SECRET = "whsec_dGhlIHNlY3JldCBvZiB0aGUgYmVuY2htYXJr";
 const KEY = "an-admin-key-for-the-benchmark";
 const deliveries = Math.ceil(events / KINDS.length);
 
-const children: ChildProcess[] = [];
 const say = (line: string) => process.stdout.write(`${line}\n`);
-const data = await mkdtemp(join(tmpdir(), "ledger-bench-"));
-// The embedded server runs as another user when this runs as root.
-await chmod(data, 0o755);
 const fakes = await started("../test/fakes/serve.ts", ["--count-only"], {}, /"resend":"([^"]+)"/);
-const service = await started(
-  "../src/main.ts",
-  [],
-  {
-    ...{
-      PORT: "0",
-      DATA_DIR: join(data, "data"),
-      LEDGER_ADMIN_KEY: KEY,
-      PATH: process.env["PATH"] ?? "",
-    },
-    ...{ RESEND_API_KEY: "re_bench", RESEND_BASE_URL: fakes.found, EMAIL_FROM: "bench@example.com" },
-    ...{ RESEND_WEBHOOK_SECRET: SECRET, RESEND_RATE_PER_SECOND: "off" },
-    ...(process.env["DATABASE_URL"] && { DATABASE_URL: process.env["DATABASE_URL"] }),
-  },
-  /"process.started","url":"([^"]+)"/,
-);
+const service = await startedService({
+  ...{ LEDGER_ADMIN_KEY: KEY, RESEND_API_KEY: "re_bench", RESEND_BASE_URL: fakes.found },
+  ...{ EMAIL_FROM: "bench@example.com", RESEND_WEBHOOK_SECRET: SECRET, RESEND_RATE_PER_SECOND: "off" },
+});
 const pool = new Pool(service.found, { connections: 256 });
 try {
   await run();
 } finally {
-  service.child.kill("SIGTERM");
-  fakes.child.kill("SIGTERM");
-  await new Promise((resolve) => service.child.once("exit", resolve));
-  await rm(data, { recursive: true, force: true });
   await pool.close();
-}
-
-/** A process of ours, when it has said the words. Its log goes to a file: a pipe would wait for this process to read it. */
-async function started(file: string, words: readonly string[], env: Record<string, string>, says: RegExp) {
-  const path = join(data, `${children.length}.log`);
-  const log = openSync(path, "w");
-  const child = spawn(process.execPath, [join(import.meta.dirname, file), ...words], {
-    env,
-    stdio: ["ignore", log, log],
-  });
-  closeSync(log);
-  children.push(child);
-  for (let found: string | undefined; ; found = says.exec(await readFile(path, "utf8"))?.[1]) {
-    if (found !== undefined) return { child, found };
-    if (child.exitCode !== null) {
-      for (const other of children) other.kill("SIGTERM");
-      throw new Error(`${file} ended with ${child.exitCode}: ${await readFile(path, "utf8")}`);
-    }
-    await pause(50);
-  }
+  await endAll();
 }
 
 async function ask<T>(method: "GET" | "POST", path: string, body?: unknown): Promise<T> {

@@ -67,40 +67,44 @@ function Done({ page }: { page: Page }) {
 
 function Filters({ query, summary }: { query: Query; summary: Summary }) {
   const distinct = (values: readonly string[]) => [...new Set(values)].sort();
+  const isFiltered = FILTERS.some((name) => query[name]);
   return (
-    <form class="filters" action={QUEUE}>
-      <Field
-        label="Channel"
-        name="channel"
-        value={query["channel"]}
-        list={distinct(summary.data.map((row) => row.channel))}
-      />
-      <Field
-        label="Reason"
-        name="reason"
-        value={query["reason"]}
-        list={distinct(summary.data.map((row) => row.reason))}
-      />
-      <label>
-        <span>Age</span>
-        <select name="older_than">
-          <option value="">any</option>
-          {OPEN_AGES.map(({ seconds, name }) => (
-            <option value={seconds} selected={query["older_than"] === seconds}>
-              {name}
-            </option>
-          ))}
-        </select>
-      </label>
-      <Field label="Assignee" name="assignee" value={query["assignee"]} placeholder="me, none, a name" />
-      <Field label="Producer" name="producer" value={query["producer"]} />
-      <label class="check">
-        <input type="checkbox" name="snoozed" value="true" checked={query["snoozed"] === "true"} />
-        <span>also those put off or being looked up</span>
-      </label>
-      <button type="submit">Filter</button>
-      {FILTERS.some((name) => query[name]) && <a href={QUEUE}>All</a>}
-    </form>
+    <details open={isFiltered}>
+      <summary>Filters</summary>
+      <form class="filters" action={QUEUE}>
+        <Field
+          label="Channel"
+          name="channel"
+          value={query["channel"]}
+          list={distinct(summary.data.map((row) => row.channel))}
+        />
+        <Field
+          label="Reason"
+          name="reason"
+          value={query["reason"]}
+          list={distinct(summary.data.map((row) => row.reason))}
+        />
+        <label>
+          <span>Age</span>
+          <select name="older_than">
+            <option value="">any</option>
+            {OPEN_AGES.map(({ seconds, name }) => (
+              <option value={seconds} selected={query["older_than"] === seconds}>
+                {name}
+              </option>
+            ))}
+          </select>
+        </label>
+        <Field label="Assignee" name="assignee" value={query["assignee"]} placeholder="me, none, a name" />
+        <Field label="Producer" name="producer" value={query["producer"]} />
+        <label class="check">
+          <input type="checkbox" name="snoozed" value="true" checked={query["snoozed"] === "true"} />
+          <span>also those put off or being looked up</span>
+        </label>
+        <button type="submit">Filter</button>
+        {isFiltered && <a href={QUEUE}>All</a>}
+      </form>
+    </details>
   );
 }
 

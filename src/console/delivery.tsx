@@ -168,7 +168,7 @@ function Next({ delivery, item }: { delivery: Delivery; item: Item | null }) {
     case "pending":
       return (
         <>
-          It waits{hold ? `: ${HOLDS[hold.reason]}` : " for a free worker"}
+          {hold ? `It is held: ${HOLDS[hold.reason]}` : "It waits for a free worker"}
           {hold?.until && (
             <>
               , until <Time at={hold.until} />

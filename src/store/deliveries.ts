@@ -108,8 +108,9 @@ export async function listDeliveries(
     filter.channel === undefined ? null : sql`d.channel = ${filter.channel}`,
     filter.to === undefined ? null : sql`d.recipient = ${filter.to}`,
     filter.schedule === undefined ? null : sql`d.schedule = ${filter.schedule}`,
-    filter.failure === undefined ? null : sql`d.failure = ${filter.failure}`,
+    filter.failure === undefined ? null : sql`d.failure = ${filter.failure} and d.state = 'failed'`,
     filter.receipt === undefined ? null : sql`d.receipt_status = ${filter.receipt}`,
+    ...narrowing(filter),
     filter.providerMessageId === undefined
       ? null
       : sql`d.id = any (array(
@@ -123,6 +124,28 @@ export async function listDeliveries(
   const { rows } = await sql<DeliveryRow>`
     ${selection} where ${where} order by d.id desc limit ${page.limit}`.execute(db);
   return rows;
+}
+
+/** Conditions that follow from the filter, and have an index. */
+function narrowing({ state, receipt, acceptedAfter, acceptedBefore }: DeliveryFilter) {
+  return [
+    state === "claimed" ? sql`d.id = any (array(select delivery_id from attempts where settled_at is null))` : null,
+    receipt === undefined
+      ? null
+      : sql`exists (select from receipts r where r.delivery_id = d.id and r.status = ${receipt})`,
+    acceptedAfter === undefined ? null : sql`d.id > ${firstIdOf(acceptedAfter.getTime() - CLOCKS_DIFFER_MS)}::uuid`,
+    acceptedBefore === undefined ? null : sql`d.id < ${firstIdOf(acceptedBefore.getTime() + CLOCKS_DIFFER_MS)}::uuid`,
+  ];
+}
+
+/** Ids are made by a replica's clock, times of acceptance by the database's. */
+const CLOCKS_DIFFER_MS = 3_600_000;
+
+/** No UUIDv7 of that millisecond or a later one is smaller (RFC 9562, 5.7: 48 bits of Unix time in front). */
+function firstIdOf(ms: number): string {
+  const time = Math.min(Math.max(0, ms), 2 ** 48 - 1);
+  const hex = time.toString(16).padStart(12, "0");
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
 }
 
 export interface TimelineRow {

@@ -141,8 +141,12 @@ describe("the list", () => {
       await take(email({ name: "search c", occurrence })),
     ];
     await sql`
-      update deliveries set state = 'failed', failure = 'refused', next_attempt_at = null, settled_at = now(),
-        receipt_status = 'bounced', receipt_at = now() where id = ${c.id}`.execute(database.db);
+      update deliveries set state = 'failed', failure = 'refused', next_attempt_at = null, settled_at = now()
+      where id = ${c.id}`.execute(database.db);
+    await apply(
+      database.db,
+      receipt({ deliveryId: c.id, eventId: "evt_bounced", status: "bounced", provesAcceptance: false }),
+    );
     await app.ask(`/v1/deliveries/${b.id}/cancel`, { method: "POST" });
     const search = async (query: string) => ids((await app.ask(`/v1/deliveries?schedule=${schedule}&${query}`)).body);
     expect(await search("")).toEqual([c.id, b.id, a.id]);
@@ -152,7 +156,27 @@ describe("the list", () => {
     expect(await search("to=123456")).toEqual([b.id]);
     expect(await search("failure=refused")).toEqual([c.id]);
     expect(await search("receipt=bounced&channel=email&state=failed")).toEqual([c.id]);
+    expect(await search("receipt=opened")).toEqual([]);
     expect(await search("name=search")).toEqual([]);
+  });
+
+  test("has those that are claimed", async () => {
+    const to = "claimed@example.com";
+    const [{ id }] = [await take(email({ to })), await take(email({ to }))];
+    await insertAttempt(database.db, id);
+    await sql`update deliveries set state = 'claimed', next_attempt_at = null where id = ${id}`.execute(database.db);
+    expect(ids((await app.ask(`/v1/deliveries?to=${to}&state=claimed`)).body)).toEqual([id]);
+  });
+
+  test("has those whose id was made by a replica whose clock is off by less than an hour", async () => {
+    const { id } = await take(email());
+    for (const minutes of [-59, 59]) {
+      await sql`set session_replication_role = replica; update deliveries set accepted_at = now() + ${sql.lit(minutes)} * interval '1 minute'
+        where id = ${sql.lit(id)}; reset session_replication_role`.execute(database.db);
+      const at = Date.now() + minutes * 60_000;
+      const between = `accepted_after=${new Date(at - 60_000).toISOString()}&accepted_before=${new Date(at + 60_000).toISOString()}`;
+      expect(ids((await app.ask(`/v1/deliveries?${between}`)).body), String(minutes)).toEqual([id]);
+    }
   });
 
   test("accepted_after and accepted_before leave out that very instant", async () => {

@@ -44,6 +44,7 @@ test("without JavaScript every action can be done", async () => {
   await row(0).getByRole("checkbox").check();
   await button(page, "Put off 1 h").click();
   await said(page, "1 item was put off.");
+  await page.getByText("Filters").click();
   await page.getByLabel("also those put off").check();
   await button(page, "Filter").click();
   await page.getByText("put off until").waitFor();
