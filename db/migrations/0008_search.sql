@@ -8,3 +8,5 @@ create index deliveries_unsent on deliveries (state, id) where state in ('failed
 create index receipts_by_status on receipts (status, delivery_id) where status is not null and delivery_id is not null;
 -- A channel may have few deliveries among many of others.
 create index deliveries_by_channel on deliveries (channel, id);
+-- What held a channel while a delivery waited stands in that delivery's timeline.
+create index events_of_channels on events (at) where type like 'channel.%';

@@ -154,12 +154,38 @@ export interface TimelineRow {
   readonly data: Record<string, unknown>;
 }
 
-/** Everything that happened to a delivery, and what its producer was told of it, oldest first. */
+/** Of what happened to its channel, so much at most stands in a delivery's timeline. */
+const CHANNEL_EVENTS = 200;
+
+/**
+ * Everything that happened to a delivery, what held its channel while it waited, and what its producer was told of it, oldest
+ * first. Of a channel's events no names and notes: those are for who may read channels.
+ */
 export async function readTimeline(db: Db, id: DeliveryId): Promise<readonly TimelineRow[]> {
   const { rows } = await sql<TimelineRow>`
-    with told as materialized (select tx, id, producer_id, at, type, data from events where delivery_id = ${id})
+    with told as materialized (select tx, id, producer_id, at, type, data from events where delivery_id = ${id}),
+    waited as (
+      select channel, accepted_at as since, coalesce(settled_at, 'infinity') as until from deliveries where id = ${id}
+    ),
+    of_channel as (
+      select e.at, e.id, e.type, e.data from waited w join events e
+        on e.type like 'channel.%' and e.at between w.since and w.until and e.data->>'channel' = w.channel
+      order by e.at desc limit ${CHANNEL_EVENTS}
+    ),
+    before as (
+      select latest.* from waited w cross join unnest(array['^channel[.](paused|resumed)$', '^channel[.]breaker']) as kind
+        cross join lateral (
+          select e.at, e.id, e.type, e.data from events e
+          where e.type like 'channel.%' and e.at < w.since and e.data->>'channel' = w.channel and e.type ~ kind
+          order by e.at desc, e.id desc limit 1
+        ) latest
+      where latest.type in ('channel.paused', 'channel.breaker_opened')
+    )
     select at, type, data from (
       select at, id, 0 as place, type, data from told
+      union all
+      select at, id, 0, type, json_build_object('channel', data->>'channel', 'reason', data->>'reason')
+      from (select * from of_channel union all select * from before) as of_channel
       union all
       select coalesce(m.delivered_at, m.given_up_at, m.created_at), e.id, 1,
         case when m.delivered_at is not null then 'callback.delivered'

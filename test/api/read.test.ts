@@ -257,6 +257,38 @@ describe("the timeline", () => {
   });
 });
 
+describe("the timeline's gate holds", () => {
+  const typesOf = async (id: string) =>
+    (await app.ask(`/v1/deliveries/${id}/timeline`)).body.data.map(({ type }: { type: string }) => type);
+  const turn = (what: "pause" | "resume") =>
+    app.ask(`/v1/channels/telegram/${what}`, { json: { reason: "a secret reason" } });
+
+  test("are those of its channel while it waited, also one that had begun before; nobody's names and notes", async () => {
+    const { id: early } = await take(chat());
+    await turn("pause");
+    const { id: held } = await take(chat());
+    const { id: other } = await take(email());
+    await turn("resume");
+    for (const id of [early, held, other]) await app.ask(`/v1/deliveries/${id}/cancel`, { method: "POST" });
+    await turn("pause");
+    await turn("resume");
+    const { id: late } = await take(chat());
+    const [accepted, cancelled] = ["delivery.accepted", "delivery.cancelled"];
+    expect(await typesOf(early)).toEqual([accepted, "channel.paused", "channel.resumed", cancelled]);
+    expect(await typesOf(held)).toEqual(["channel.paused", accepted, "channel.resumed", cancelled]);
+    expect(await typesOf(other)).toEqual([accepted, cancelled]);
+    expect(await typesOf(late)).toEqual([accepted]);
+    const { body } = await app.ask(`/v1/deliveries/${early}/timeline`);
+    expect(body.data[1]).toEqual({
+      at: expect.any(String),
+      type: "channel.paused",
+      channel: "telegram",
+      reason: "operator",
+    });
+    expect(JSON.stringify(body)).not.toContain("a secret reason");
+  });
+});
+
 describe("the timeline's callbacks", () => {
   test("tell what the producer was told, how often it was tried, and what came back", async () => {
     const url = "https://shop.example.com/ledger";

@@ -73,7 +73,7 @@ export const deliveryRoutes = {
     path: "/v1/deliveries/{id}/timeline",
     tag: "Deliveries",
     scope: "deliveries:read",
-    summary: "Read everything that happened to a delivery, and what its producer was told of it, oldest first",
+    summary: "Read what happened to a delivery, what held it, and what its producer was told, oldest first",
     answers: { 200: { description: "the timeline", schema: schemas.timeline } },
     problems: ["not-found"],
   },
