@@ -22,7 +22,7 @@ export interface Sessions {
   signIn(key: string, operator: string, needed: readonly Scope[]): Promise<Session>;
   /** Null: it is over, was ended, or its key was revoked. `uses` false: a page that refreshes itself does not keep it alive. */
   find(token: string, uses: boolean): Promise<Session | null>;
-  signOut(session: Session): Promise<void>;
+  signOut(session: Pick<Session, "token">): Promise<void>;
   /** Ends every session that was signed in with the same key. */
   signOutEverywhere(session: Session): Promise<void>;
 }

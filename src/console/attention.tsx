@@ -1,10 +1,11 @@
 import type { Session } from "../api/sessions.ts";
 import type { Answer } from "./client.ts";
+import { Done } from "./done.tsx";
 import { may, type Page } from "./env.ts";
 import { Form, show } from "./layout.tsx";
-import { address, Badge, Field, Notice, Pager, type Query, queryOf, Text, Time } from "./parts.tsx";
+import { address, Badge, Field, Pager, type Query, queryOf, Text, Time } from "./parts.tsx";
 import { counted, duration } from "./text.ts";
-import { ACTIONS, DONE, OPEN_AGES, PHASES } from "./words.ts";
+import { ACTIONS, OPEN_AGES, PHASES } from "./words.ts";
 
 type Items = Answer<"getAttention">;
 export type Item = Items["data"][number];
@@ -53,17 +54,6 @@ export async function showQueue(page: Page) {
 export const assigneeOf = (query: Query, session: Session): Query => ({
   assignee: query["assignee"] === "me" ? session.operator : query["assignee"],
 });
-
-function Done({ page }: { page: Page }) {
-  const done = DONE[page.get("sent").one("done")];
-  const count = Number(page.get("sent").one("count"));
-  if (!done || !Number.isInteger(count) || count < 1) return null;
-  return (
-    <Notice kind="done">
-      {counted(count, "item was", "items were")} {done}.
-    </Notice>
-  );
-}
 
 function Filters({ query, summary }: { query: Query; summary: Summary }) {
   const distinct = (values: readonly string[]) => [...new Set(values)].sort();

@@ -1,7 +1,7 @@
 import type { Hono } from "hono";
 import type { z } from "zod";
 import type { ApiEnv } from "../api/env.ts";
-import type { ProblemBody } from "../api/problem.ts";
+import { Problem, type ProblemBody } from "../api/problem.ts";
 import { type OperationId, ROUTES } from "../api/routes/index.ts";
 import type { Route } from "../api/routes/route.ts";
 import type { Session } from "../api/sessions.ts";
@@ -59,8 +59,14 @@ const bodyOf = (body: unknown) => ({
   headers: { "content-type": "application/json" },
 });
 
+/** A value as one segment of a path. Empty ones and dots would lead to another operation. */
+function segmentOf(value: string): string {
+  if (/^\.{0,2}$/.test(value)) throw new Problem("not-found", `there is no “${value}”`);
+  return encodeURIComponent(value);
+}
+
 function addressOf(path: string, { params = {}, query = {} }: Given): URL {
-  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? ""));
+  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => segmentOf(params[name] ?? ""));
   const url = new URL(filled, "http://ledger.internal");
   for (const [name, value] of Object.entries(query)) if (value) url.searchParams.set(name, value);
   return url;

@@ -2,14 +2,15 @@ import type { Child } from "hono/jsx";
 import { Attempts, type Delivery } from "./attempts.tsx";
 import { type Item, Offers, Why } from "./attention.tsx";
 import type { Ask } from "./client.ts";
+import { Done } from "./done.tsx";
 import { may, type Page } from "./env.ts";
 import { Form, show } from "./layout.tsx";
 import { Message } from "./message.tsx";
-import { address, Badge, Copied, Facts, Notice, Text, Time } from "./parts.tsx";
+import { address, Badge, Copied, Facts, Text, Time } from "./parts.tsx";
 import { counted } from "./text.ts";
 import { Timeline } from "./timeline.tsx";
 import { Windows } from "./windows.tsx";
-import { DONE, HOLDS } from "./words.ts";
+import { HOLDS } from "./words.ts";
 
 const addressOf = (id: string): string => `/console/deliveries/${id}`;
 
@@ -24,7 +25,6 @@ export async function showDelivery(page: Page) {
     ask("getProviders"),
   ]);
   const item = await openItem(ask, delivery);
-  const done = DONE[page.get("sent").one("done")];
   return show(
     page,
     `${delivery.name.slice(0, 60)}: ${delivery.state}`,
@@ -32,7 +32,7 @@ export async function showDelivery(page: Page) {
       <h1>
         <Text value={delivery.name} max={120} />
       </h1>
-      {done && <Notice kind="done">The item was {done}.</Notice>}
+      <Done page={page} />
       <div
         id="now"
         hx-get={addressOf(delivery.id)}

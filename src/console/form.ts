@@ -20,9 +20,17 @@ async function readForm(page: Page): Promise<Sent> {
   return sentOf((name) => [form[name] ?? []].flat().filter((value) => typeof value === "string"));
 }
 
+/** Whether the operator's browser speaks TLS, to us or to a proxy of ours. */
+export const isSecure = (page: Page): boolean =>
+  new URL(page.req.url).protocol === "https:" ||
+  page.req.header("x-forwarded-proto")?.split(",")[0]?.trim() === "https";
+
+/** Whether the request only looks. */
+export const isRead = (page: Page): boolean => page.req.method === "GET" || page.req.method === "HEAD";
+
 /** A form of ours carries the session's token, which no other origin can read. */
 export const requireToken: MiddlewareHandler<ConsoleEnv> = async (page, next) => {
-  if (page.req.method !== "GET" && page.get("sent").one("csrf") !== page.get("session").csrf) {
+  if (!isRead(page) && page.get("sent").one("csrf") !== page.get("session").csrf) {
     throw new Problem(
       "forbidden",
       "this form is not one of your session: go back, load the page again, and nothing was done",

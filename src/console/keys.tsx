@@ -1,5 +1,6 @@
 import { apiKey } from "../api/schemas.ts";
 import { type Answer, isFault } from "./client.ts";
+import { Done, goOn } from "./done.tsx";
 import { may, type Page, type Scope } from "./env.ts";
 import { Form, show } from "./layout.tsx";
 import { Badge, Copied, Notice, Text, Time, Wide } from "./parts.tsx";
@@ -21,14 +22,13 @@ async function showAll(page: Page, { fault, made }: { fault?: string; made?: Ans
     may(session, "producers:read") ? ask("getProducers", { query: { limit: "100" } }) : { data: [], next_cursor: null },
   ]);
   const revoked = keys.data.filter(({ revoked_at }) => revoked_at !== null);
-  const done = page.get("sent").one("done");
   return show(
     page,
     "Producers and keys",
     <>
       <h1>Producers and keys</h1>
       {fault && <Notice kind="error">{fault}</Notice>}
-      {done === "revoked" && <Notice kind="done">The key is refused from now on.</Notice>}
+      <Done page={page} />
       {made && (
         <Notice kind="done">
           The key “<Text value={made.name} />
@@ -151,7 +151,16 @@ function Table({ keys }: { keys: readonly Key[] }) {
   );
 }
 
-export async function makeKey(page: Page) {
+let latest: Promise<unknown> = Promise.resolve();
+
+/** One after the other: of two clicks, the second finds the first one's key. */
+export function makeKey(page: Page): Promise<Response> {
+  const made = latest.then(() => makeOne(page));
+  latest = made.catch(() => {});
+  return made;
+}
+
+async function makeOne(page: Page): Promise<Response> {
   const sent = page.get("sent");
   const ask = page.get("ask");
   const name = sent.one("name");
@@ -205,5 +214,5 @@ export async function confirmRevoke(page: Page) {
 
 export async function revokeKey(page: Page) {
   await page.get("ask")("deleteKey", { params: { id: page.get("sent").one("id") } });
-  return page.redirect(`${PATH}?done=revoked`, 303);
+  return goOn(page, PATH, "revoke");
 }

@@ -35,7 +35,7 @@ function Contents({ id, message }: { id: string; message: Frozen }) {
       )}
       {typeof html === "string" && (
         <details>
-          <summary>HTML, without pictures from elsewhere; its links tell where they lead, and do not</summary>
+          <summary>HTML, without what it would load from elsewhere</summary>
           <iframe
             src={`/console/deliveries/${id}/html`}
             sandbox=""
@@ -66,8 +66,11 @@ function Contents({ id, message }: { id: string; message: Frozen }) {
   );
 }
 
-/** The message's HTML, for the frame; its answer's headers keep it from doing anything. */
+/** The message's HTML, for the frame; its answer's headers keep it from doing anything. In a window of its own its links would lead away. */
 export async function showHtml(page: Page) {
+  if (page.req.header("sec-fetch-dest") === "document") {
+    return page.redirect(`/console/deliveries/${page.req.param("id")}`, 303);
+  }
   const { message } = await page.get("ask")("getMessage", { params: { id: page.req.param("id") ?? "" } });
   const html = message?.["html"];
   return page.body(typeof html === "string" ? harmless(html) : "", 200, { "content-type": "text/html; charset=utf-8" });

@@ -1,9 +1,11 @@
+import { Problem } from "../api/problem.ts";
 import { assigneeOf, FILTERS, type Item, MAX_ALL, QUEUE, Why } from "./attention.tsx";
 import { type Answer, isFault, Refused } from "./client.ts";
-import type { Page } from "./env.ts";
+import { goOn } from "./done.tsx";
+import { may, type Page } from "./env.ts";
 import { Form, show } from "./layout.tsx";
 import { address, Notice, type Query, queryOf, Text, Time } from "./parts.tsx";
-import { counted } from "./text.ts";
+import { counted, UUID } from "./text.ts";
 import { actionName, isAction } from "./words.ts";
 
 const SHOWN = 20;
@@ -19,7 +21,8 @@ interface Chosen {
 
 function chosenBy(page: Page): Chosen {
   const sent = page.get("sent");
-  const ids = sent.many("ids");
+  const ids = [...new Set(sent.many("ids").filter((id) => UUID.test(id)))];
+  if (ids.length > MAX_ALL) throw new Problem("invalid-request", `${MAX_ALL} items at most are decided at once`);
   return { ids, all: sent.one("all") !== "", action: sent.one("action"), filter: queryOf(page, FILTERS) };
 }
 
@@ -27,6 +30,9 @@ function chosenBy(page: Page): Chosen {
 export async function confirm(page: Page) {
   const chosen = chosenBy(page);
   if (!isAction(chosen.action)) return page.redirect(QUEUE, 303);
+  if (!may(page.get("session"), "attention:write")) {
+    throw new Problem("forbidden", "this session's key lacks the scope attention:write");
+  }
   const items = await itemsOf(page, chosen);
   return showDecision(page, chosen, items, null);
 }
@@ -43,7 +49,7 @@ async function itemsOf(page: Page, { ids, all, filter }: Chosen): Promise<readon
     }
     return items.slice(0, MAX_ALL);
   }
-  for (let from = 0; from < Math.min(ids.length, MAX_ALL); from += ITEMS_A_PAGE) {
+  for (let from = 0; from < ids.length; from += ITEMS_A_PAGE) {
     const some = ids.slice(from, from + ITEMS_A_PAGE).join(",");
     items.push(
       ...(await ask("getAttention", { query: { ids: some, snoozed: "true", limit: String(ITEMS_A_PAGE) } })).data,
@@ -66,7 +72,7 @@ function showDecision(page: Page, chosen: Chosen, items: readonly Item[], fault:
   const back = address(QUEUE, filter);
   const title = `${actionName(action)}: ${counted(possible.length, "delivery", "deliveries")}`;
   if (items.length === 0 && chosen.ids.length === 0 && !chosen.all) {
-    return show(page, "Nothing selected", <Nothing back={back} />, 400);
+    return showNothing(page, back);
   }
   return show(
     page,
@@ -156,6 +162,17 @@ function showDecision(page: Page, chosen: Chosen, items: readonly Item[], fault:
   );
 }
 
+const showNothing = (page: Page, back: string) =>
+  show(
+    page,
+    "Nothing selected",
+    <>
+      <h1>Nothing selected</h1>
+      <Nothing back={back} />
+    </>,
+    400,
+  );
+
 function Nothing({ back }: { back: string }) {
   return (
     <p class="empty">
@@ -209,7 +226,7 @@ export async function decide(page: Page) {
   const decision = {
     action,
     note: sent.one("note"),
-    ...(sent.one("acknowledge_duplicate_risk") && { acknowledge_duplicate_risk: true }),
+    ...(sent.one("acknowledge_duplicate_risk") === "true" && { acknowledge_duplicate_risk: true }),
   };
   const ask = page.get("ask");
   try {
@@ -218,12 +235,12 @@ export async function decide(page: Page) {
       const messageId = sent.one("provider_message_id");
       const body = { ...decision, ...(messageId && { provider_message_id: messageId }) };
       await ask("postResolve", { params: { id: first }, body });
-      return page.redirect(address(QUEUE, { ...filter, done: action, count: "1" }), 303);
+      return goOn(page, address(QUEUE, filter), action);
     }
     const { data } = await ask("postBulkResolve", { body: { ...decision, ids } });
     const refused = data.filter((one) => "problem" in one);
     if (refused.length > 0) return showOutcome(page, chosen, data);
-    return page.redirect(address(QUEUE, { ...filter, done: action, count: String(data.length) }), 303);
+    return goOn(page, address(QUEUE, filter), action, data.length);
   } catch (error) {
     if (!isFault(error)) throw error;
     return await showRefusal(page, chosen, error);
@@ -307,15 +324,19 @@ function showOutcome(page: Page, { action, filter }: Chosen, data: Answer<"postB
 
 /** Does something small to each item; tells how many it was done to. */
 async function toEach(page: Page, done: string, one: (id: string) => Promise<unknown>) {
-  const { ids, filter } = chosenBy(page);
-  const back = page.get("sent").one("back") === "delivery" ? `${QUEUE}/items/${ids[0]}` : QUEUE;
-  if (ids.length === 0) return show(page, "Nothing selected", <Nothing back={address(QUEUE, filter)} />, 400);
-  const results = await Promise.allSettled(ids.slice(0, ITEMS_A_PAGE).map(one));
+  const chosen = chosenBy(page);
+  const { filter } = chosen;
+  const ids = chosen.all ? (await itemsOf(page, chosen)).map(({ id }) => id) : chosen.ids;
+  const back = page.get("sent").one("back") === "delivery" ? `${QUEUE}/items/${ids[0]}` : address(QUEUE, filter);
+  if (ids.length === 0) return showNothing(page, address(QUEUE, filter));
+  const results: PromiseSettledResult<unknown>[] = [];
+  for (let from = 0; from < ids.length; from += ITEMS_A_PAGE) {
+    results.push(...(await Promise.allSettled(ids.slice(from, from + ITEMS_A_PAGE).map(one))));
+  }
   const refused = results.filter((result) => result.status === "rejected").map(({ reason }) => reason as unknown);
   const [worst] = refused;
   if (worst !== undefined && (refused.length === results.length || !(worst instanceof Refused))) throw worst;
-  const count = String(results.length - refused.length);
-  return page.redirect(address(back, { ...filter, done, count }), 303);
+  return goOn(page, back, done, results.length - refused.length, refused.length);
 }
 
 export async function assign(page: Page) {
@@ -342,6 +363,5 @@ export async function addNote(page: Page) {
 /** An item's own address: its delivery has everything. */
 export async function findItem(page: Page) {
   const item = await page.get("ask")("getAttentionItem", { params: { id: page.req.param("id") ?? "" } });
-  const { done, count } = queryOf(page, ["done", "count"]);
-  return page.redirect(address(`/console/deliveries/${item.delivery_id}`, { done, count }), 303);
+  return page.redirect(`/console/deliveries/${item.delivery_id}`, 303);
 }

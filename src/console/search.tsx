@@ -3,6 +3,7 @@ import { type Answer, type Ask, Refused } from "./client.ts";
 import type { Page } from "./env.ts";
 import { show } from "./layout.tsx";
 import { Badge, Field, Notice, Pager, type Query, queryOf, Text, Time, Wide } from "./parts.tsx";
+import { UUID } from "./text.ts";
 
 type Found = Answer<"getDeliveries">["data"];
 
@@ -19,7 +20,6 @@ const FILTERS = [
   "accepted_after",
   "accepted_before",
 ] as const;
-const UUID = /^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/i;
 const PAGE_SIZE = "50";
 
 /** Deliveries, the newest first; or wherever a word leads: an id, a name, a recipient, a provider's message id. */

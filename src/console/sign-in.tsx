@@ -7,6 +7,7 @@ import { Problem } from "../api/problem.ts";
 import type { Session, Sessions } from "../api/sessions.ts";
 import type { Ask } from "./client.ts";
 import { type ConsoleEnv, may, type Page, type Scope } from "./env.ts";
+import { isRead, isSecure } from "./form.ts";
 import { Form, show, showBare } from "./layout.tsx";
 import { address, Facts, Notice, Text } from "./parts.tsx";
 
@@ -18,8 +19,9 @@ const HOME = "/console/attention";
 /** Without these there is nothing to triage. */
 const NEEDED: readonly Scope[] = ["attention:read", "deliveries:read"];
 
-/** Failed sign-ins from one address. Keys cannot be guessed; this keeps the log and the database quiet. */
-const ATTEMPTS = { points: 10, duration: 60 };
+/** Failed sign-ins a minute, from one caller; and over one connection's other end, which names the caller if it is a proxy. */
+const OF_CALLER = { points: 10, duration: 60 };
+const OF_PEER = { points: 60, duration: 60 };
 
 /** Where to go after signing in: a page of ours, or home. */
 export function safeTarget(to: string): string {
@@ -29,8 +31,13 @@ export function safeTarget(to: string): string {
   return isPage && !url.pathname.startsWith(SIGN_IN) ? `${url.pathname}${url.search}` : HOME;
 }
 
+interface From {
+  readonly caller: string;
+  readonly peer: string;
+}
+
 /** Behind a proxy of ours the last hop it names is the caller. */
-function addressOf(page: Page): string {
+function fromOf(page: Page): From {
   let peer = "unknown";
   try {
     peer = getConnInfo(page).remote.address ?? peer;
@@ -38,14 +45,10 @@ function addressOf(page: Page): string {
     // Asked within the process: there is no connection.
   }
   const forwarded = page.req.header("x-forwarded-for")?.split(",").at(-1)?.trim();
-  if (!forwarded || !ipaddr.isValid(forwarded)) return peer;
+  if (!forwarded || !ipaddr.isValid(forwarded)) return { caller: peer, peer };
   const isProxy = !ipaddr.isValid(peer) || ipaddr.process(peer).range() !== "unicast";
-  return isProxy ? forwarded : peer;
+  return { caller: isProxy ? ipaddr.process(forwarded).toNormalizedString() : peer, peer };
 }
-
-const isSecure = (page: Page): boolean =>
-  new URL(page.req.url).protocol === "https:" ||
-  page.req.header("x-forwarded-proto")?.split(",")[0]?.trim() === "https";
 
 /** Every page but the sign-in: who is it? Others are sent to sign in, and come back to where they wanted to be. */
 export function requireSession(sessions: Sessions, askAs: (session: Session) => Ask): MiddlewareHandler<ConsoleEnv> {
@@ -64,11 +67,10 @@ export function requireSession(sessions: Sessions, askAs: (session: Session) => 
 function askToSignIn(page: Page, token: string | undefined): Response | Promise<Response> {
   const url = new URL(page.req.url);
   const here = `${url.pathname}${url.search}`;
-  const isRead = page.req.method === "GET";
-  const to = address(SIGN_IN, isRead ? { to: here } : { lost: "1" });
+  const to = address(SIGN_IN, isRead(page) ? { to: here } : { lost: "1" });
   if (page.req.header("hx-request") === "true") return page.body(null, 200, { "hx-redirect": to });
   // A strict cookie does not come along from another site's link: one step from a page of ours, and it does.
-  if (isRead && token === undefined && page.req.header("sec-fetch-site") === "cross-site") {
+  if (isRead(page) && token === undefined && page.req.header("sec-fetch-site") === "cross-site") {
     return showBare(
       page,
       "One moment",
@@ -84,7 +86,8 @@ function askToSignIn(page: Page, token: string | undefined): Response | Promise<
 }
 
 export function signInPages(sessions: Sessions) {
-  const attempts = new RateLimiterMemory(ATTEMPTS);
+  const ofCaller = new RateLimiterMemory(OF_CALLER);
+  const ofPeer = new RateLimiterMemory(OF_PEER);
 
   const form = (page: Page) =>
     showSignIn(page, {
@@ -96,11 +99,12 @@ export function signInPages(sessions: Sessions) {
     const sent = page.get("sent");
     const key = sent.one("key");
     const wanted = { to: safeTarget(sent.one("to")), operator: sent.one("operator") };
-    const from = addressOf(page);
+    const { caller, peer } = fromOf(page);
     const fault = faultOf(key, wanted.operator);
     if (fault) return showSignIn(page, { ...wanted, fault }, 422);
     try {
-      await attempts.consume(from);
+      await ofCaller.consume(caller);
+      await ofPeer.consume(peer);
     } catch (limit) {
       if (!(limit instanceof RateLimiterRes)) throw limit;
       const seconds = Math.ceil(limit.msBeforeNext / 1000);
@@ -109,7 +113,9 @@ export function signInPages(sessions: Sessions) {
     }
     try {
       const session = await sessions.signIn(key, wanted.operator, NEEDED);
-      await attempts.reward(from);
+      await Promise.all([ofCaller.reward(caller), ofPeer.reward(peer)]);
+      // Who signs in anew leaves no session behind.
+      await sessions.signOut({ token: getCookie(page, COOKIE) ?? "" });
       setCookie(page, COOKIE, session.token, {
         ...{ path: "/console", httpOnly: true, sameSite: "Strict", secure: isSecure(page) },
         maxAge: COOKIE_HOURS * 3600,
@@ -137,7 +143,8 @@ const LONGEST_NAME = 60;
 function faultOf(key: string, operator: string): string | null {
   if (operator === "") return "Give your name: it is kept with what you decide.";
   if (operator.length > LONGEST_NAME) return `A name has at most ${LONGEST_NAME} characters.`;
-  if (/\p{C}/u.test(operator)) return "A name is printable text.";
+  if (/[\p{C}\ufffd]/u.test(operator)) return "A name is printable text.";
+  if (/^(me|none|nobody)$/i.test(operator)) return "Give your own name: this one stands for somebody else.";
   if (!/^[\x21-\x7e]{1,1024}$/.test(key)) return "Give an API key: printable, without spaces.";
   return null;
 }

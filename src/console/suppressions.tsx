@@ -1,4 +1,5 @@
 import { type Answer, isFault } from "./client.ts";
+import { Done, goOn } from "./done.tsx";
 import { may, type Page } from "./env.ts";
 import { Form, show } from "./layout.tsx";
 import { address, Field, Notice, Pager, type Query, queryOf, Text, Time, Wide } from "./parts.tsx";
@@ -18,7 +19,6 @@ async function showList(page: Page, fault: string | null) {
   const ask = page.get("ask");
   const list = await ask("getSuppressions", { query: { ...query, limit: "50" } });
   const writes = may(page.get("session"), "suppressions:write");
-  const done = page.get("sent").one("done");
   return show(
     page,
     "Suppressions",
@@ -26,8 +26,7 @@ async function showList(page: Page, fault: string | null) {
       <h1>Suppressions</h1>
       <p>Recipients that a channel does not write to. Their deliveries close as suppressed, whoever posts them.</p>
       {fault && <Notice kind="error">{fault}</Notice>}
-      {done === "added" && <Notice kind="done">The recipient is suppressed from now on.</Notice>}
-      {done === "removed" && <Notice kind="done">The channel may write to the recipient again.</Notice>}
+      <Done page={page} />
       <form class="filters" action={PATH}>
         <Field label="Recipient" name="recipient" value={query["recipient"]} />
         <Field label="Channel" name="channel" value={query["channel"]} />
@@ -139,12 +138,12 @@ export async function addSuppression(page: Page) {
     if (!isFault(error)) throw error;
     return await showList(page, error.problem.detail);
   }
-  return page.redirect(address(PATH, { recipient: params.recipient, done: "added" }), 303);
+  return goOn(page, address(PATH, { recipient: params.recipient }), "suppress");
 }
 
 export async function removeSuppression(page: Page) {
   const sent = page.get("sent");
   const params = { channel: sent.one("channel"), recipient: sent.one("recipient") };
   await page.get("ask")("deleteSuppression", { params, query: { reason: sent.one("reason") } });
-  return page.redirect(address(PATH, { done: "removed" }), 303);
+  return goOn(page, PATH, "unsuppress");
 }

@@ -1,3 +1,5 @@
+export const UUID = /^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/i;
+
 /** A piece of somebody else's text: shown as it is, or a character that must not act, by its name. */
 export type Piece = { readonly text: string } | { readonly hidden: string };
 

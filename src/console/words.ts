@@ -11,19 +11,6 @@ export const ACTIONS: readonly { readonly action: Action; readonly name: string;
 export const isAction = (text: unknown): text is Action => ACTIONS.some(({ action }) => action === text);
 export const actionName = (action: string): string => ACTIONS.find((one) => one.action === action)?.name ?? action;
 
-/** What was done, after it was done. */
-export const DONE: Readonly<Record<string, string>> = {
-  mark_sent: "marked as sent",
-  resend_same_key: "sent again under the same key",
-  resend: "sent again under a fresh key",
-  abandon: "abandoned",
-  assign: "assigned to you",
-  unassign: "given back",
-  snooze: "put off",
-  wake: "back in the queue",
-  note: "noted",
-};
-
 /** What is known of whether the request reached the provider. */
 export const PHASES: Readonly<Record<string, string>> = {
   sent: "the request was written",

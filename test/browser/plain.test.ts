@@ -50,7 +50,7 @@ test("without JavaScript every action can be done", async () => {
   await page.getByText("put off until").waitFor();
   await page.locator(".item", { hasText: "put off until" }).getByRole("heading").getByRole("link").click();
   await button(page, "Back into the queue").click();
-  await said(page, "The item was back in the queue.");
+  await said(page, "1 item was put back into the queue.");
   await page.getByLabel("Note for the others").fill("asked the recipient");
   await button(page, "Add note").click();
   await said(page, "asked the recipient");

@@ -16,7 +16,7 @@ import {
 } from "../../src/store/callbacks.ts";
 import { ensureProducer } from "../../src/store/keys.ts";
 import { take } from "../support/builders.ts";
-import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { empty, type TestDatabase, testDatabase } from "../support/database.ts";
 import { silent, until } from "../support/pipeline.ts";
 
 const SECRET = `whsec_${Buffer.alloc(32, 7).toString("base64")}`;
@@ -58,7 +58,7 @@ afterAll(async () => {
   await database.close();
 });
 beforeEach(async () => {
-  await sql`truncate deliveries, events, callbacks cascade`.execute(database.db);
+  await empty(database.db, "deliveries", "events", "callbacks");
   shop = await ensureProducer(database.db, "shop");
   posts = [];
   answer = (_post, response) => response.writeHead(200).end();

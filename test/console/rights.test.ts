@@ -1,7 +1,6 @@
-import { sql } from "kysely";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { chat, email } from "../api/open-app.ts";
-import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { empty, type TestDatabase, testDatabase } from "../support/database.ts";
 import { putInDoubt } from "../support/doubt.ts";
 import { openConsole, type SignedIn, signIn } from "./open-console.ts";
 
@@ -17,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.close());
 beforeEach(async () => {
-  await sql`truncate deliveries, suppressions, events, receipts cascade`.execute(database.db);
+  await empty(database.db, "deliveries", "suppressions", "events", "receipts");
 });
 
 async function doubtful(request: Record<string, unknown> = chat()) {
@@ -58,7 +57,8 @@ describe("what a key may not do, its console may not either", () => {
   );
 
   test("offers of what is not allowed are not made", async () => {
-    const { id } = await doubtful();
+    const { id, item } = await doubtful();
+    expect((await reader.get(`/console/attention/resolve?ids=${item}&action=abandon`)).status).toBe(403);
     for (const path of ["/console/attention", `/console/deliveries/${id}`]) {
       expect(await (await ada.get(path)).text()).toContain("action=abandon");
       expect(await (await reader.get(path)).text()).not.toContain("action=abandon");
@@ -89,7 +89,8 @@ describe("a decision", () => {
   test("is signed with the operator's name and the key's", async () => {
     const { item } = await doubtful();
     const answered = await ada.post("/console/attention/resolutions", decision([item]));
-    expect(answered.headers.get("location")).toBe("/console/attention?done=abandon&count=1");
+    expect(answered.headers.get("location")).toBe("/console/attention");
+    expect(answered.headers.get("set-cookie")).toContain("ledger_done=abandon.1.0");
     expect(await resolutionOf(item)).toMatchObject({ action: "abandon", by: "Ada (key admin)", note: "too late" });
   });
 
@@ -122,6 +123,74 @@ describe("a decision", () => {
     expect(answers.map(({ status }) => status).toSorted()).toEqual([303, 409, 409]);
   });
 
+  test("names each item once, however often the form does; what is no item's id is no item", async () => {
+    const [one, two] = [await doubtful(), await doubtful()];
+    const ids = [one.item, one.item, two.item, "", ".", "..", "x\ny", "x"];
+    const asked = new URLSearchParams([...ids.map((id): [string, string] => ["ids", id]), ["action", "abandon"]]);
+    const page = await (await ada.get(`/console/attention/resolve?${asked}`)).text();
+    expect(page).toContain("Abandon: 2 deliveries");
+    expect(page).not.toContain("not open any more");
+    const answered = await ada.post("/console/attention/resolutions", decision(ids));
+    expect(answered.headers.get("set-cookie")).toContain("ledger_done=abandon.2.0");
+  });
+
+  test.each(["", ".", "..", "x", "x\ny"])(
+    "without an item (%j) is none: nothing is selected, nothing done",
+    async (id) => {
+      const { item } = await doubtful();
+      for (const path of [
+        "/console/attention/resolve",
+        "/console/attention/assign",
+        "/console/attention/snooze",
+        "/console/attention/notes",
+      ]) {
+        const answered = await ada.post(path, {
+          ids: id,
+          action: "abandon",
+          to: "me",
+          for: "60",
+          note: "n",
+          back: "delivery",
+        });
+        expect([answered.status, (await answered.text()).includes("nothing to decide")], path).toEqual([400, true]);
+      }
+      expect(await resolutionOf(item)).toBeNull();
+    },
+  );
+
+  test("about all of a filter is taken on for all of it, and for nothing else", async () => {
+    const [one, two] = [await doubtful(), await doubtful()];
+    const other = await doubtful(email());
+    const answered = await ada.post("/console/attention/assign", { all: "2", channel: "telegram", to: "me" });
+    expect(answered.headers.get("set-cookie")).toContain("ledger_done=assign.2.0");
+    const assignees = [one, two, other].map(async ({ item }) => (await app.ask(`/v1/attention/${item}`)).body.assignee);
+    expect(await Promise.all(assignees)).toEqual(["Ada", "Ada", null]);
+  });
+
+  test("of more than a thousand items is refused as a whole", async () => {
+    const ids = Array.from({ length: 1_001 }, (_, n) => `01a24ffb-c7f2-708a-8db8-${String(n).padStart(12, "0")}`);
+    expect((await ada.post("/console/attention/resolutions", decision(ids))).status).toBe(422);
+  });
+
+  test("is told once, by a cookie that no link can bring, and not by a page that refreshes itself", async () => {
+    const { item } = await doubtful();
+    const answered = await ada.post("/console/attention/resolutions", decision([item]));
+    const cookie = `${ada.cookie}; ${(answered.headers.get("set-cookie") ?? "").split(";")[0]}`;
+    const refreshed = await app.visit("/console/attention", { cookie, headers: { "hx-request": "true" } });
+    expect([await refreshed.text(), refreshed.headers.get("set-cookie")]).toEqual([
+      expect.not.stringContaining("was abandoned"),
+      null,
+    ]);
+    const shown = await app.visit("/console/attention", { cookie });
+    expect(await shown.text()).toContain("1 item was abandoned.");
+    expect(shown.headers.get("set-cookie")).toMatch(/^ledger_done=;/);
+    for (const said of ["constructor.1.0", "abandon.1.0</script>", "x"]) {
+      const answer = await app.visit("/console/attention", { cookie: `${ada.cookie}; ledger_done=${said}` });
+      expect(answer.status, said).toBe(200);
+    }
+    expect(await (await ada.get("/console/attention?done=abandon&count=5000")).text()).not.toContain("5,000");
+  });
+
   test("is asked for by an address without being taken", async () => {
     const { item } = await doubtful();
     const page = await ada.get(`/console/attention/resolve?ids=${item}&action=abandon`);
@@ -144,6 +213,10 @@ describe("a key", () => {
     expect(await (await ada.get("/console/keys")).text()).not.toContain(key);
     const again = await ada.post("/console/keys/make", form);
     expect([again.status, (await again.text()).includes("dl_")]).toEqual([422, false]);
+    const clicks = await Promise.all(
+      [1, 2, 3].map(() => ada.post("/console/keys/make", [["name", "two clicks"], ...form.slice(1)])),
+    );
+    expect(clicks.map(({ status }) => status).toSorted()).toEqual([200, 422, 422]);
   });
 });
 

@@ -42,6 +42,7 @@ describe("signing in", () => {
     ["no key", { key: "", operator: "Ada" }, 422, "Give an API key"],
     ["no name", { key: ADMIN_KEY, operator: " " }, 422, "Give your name"],
     ["a name that is too long", { key: ADMIN_KEY, operator: "a".repeat(61) }, 422, "at most 60"],
+    ["a name that stands for others", { key: ADMIN_KEY, operator: "None" }, 422, "your own name"],
     ["a name that hides something", { key: ADMIN_KEY, operator: "Ada\u202e" }, 422, "printable"],
     ["a key of two lines", { key: "a\r\nb", operator: "Ada" }, 422, "printable"],
   ])("with %s is refused, and says why", async (_, form, status, says) => {
@@ -68,7 +69,25 @@ describe("signing in", () => {
     const barred = await attempt(ADMIN_KEY);
     expect(barred.status).toBe(429);
     expect(Number(barred.headers.get("retry-after"))).toBeGreaterThan(0);
+    expect((await attempt(ADMIN_KEY, { "x-forwarded-for": "::ffff:203.0.113.9" })).status).toBe(429);
     expect((await attempt(ADMIN_KEY, { "x-forwarded-for": "203.0.113.10" })).status).toBe(303);
+  });
+
+  test("fails sixty times a minute at most by way of one proxy, whatever callers it names", async () => {
+    const statuses: number[] = [];
+    for (let n = 0; n < 70; n += 1) {
+      const headers = { "x-forwarded-for": `203.0.113.${n}` };
+      statuses.push(
+        (await app.visit("/console/sign-in", { form: { key: `dl_${n}`, operator: "Ada" }, headers })).status,
+      );
+    }
+    expect([statuses.indexOf(429), statuses.lastIndexOf(401)]).toEqual([60, 59]);
+  });
+
+  test("anew ends the session that the browser had", async () => {
+    const before = await signIn(app.visit);
+    await app.visit("/console/sign-in", { form: { key: ADMIN_KEY, operator: "Bob" }, cookie: before.cookie });
+    expect((await before.get("/console/attention")).status).toBe(303);
   });
 
   test("leads back to the page that was wanted", async () => {
@@ -237,6 +256,14 @@ describe("every page", () => {
     const before = app.logged.length;
     await ada.get("/console/attention");
     expect(app.logged.slice(before)).toEqual([]);
+  });
+
+  test("may be asked for its head alone", async () => {
+    const { cookie } = await signIn(app.visit);
+    const head = await app.app.request("http://ledger.test/console/attention", { method: "HEAD", headers: { cookie } });
+    expect([head.status, await head.text()]).toEqual([200, ""]);
+    const bare = await app.app.request("http://ledger.test/console/attention", { method: "HEAD" });
+    expect(bare.headers.get("location")).toContain("sign-in?to=");
   });
 
   test("without a session leads to sign in, posts as well, and says that nothing was done", async () => {

@@ -39,39 +39,53 @@ describe("somebody else's text", () => {
 });
 
 describe("a message's html, made harmless", () => {
+  const reaches = /<\/?(link|meta|base|area|iframe|frame|object|embed|a)[\s/>]/i;
   test.each([
-    ['<link rel="preconnect" href="//a.example">', "link"],
-    ['<meta http-equiv="refresh" content="0; url=//a.example">', "meta"],
-    ['<svg><foreignObject><iframe src="//a.example"></iframe></foreignObject></svg>', "iframe"],
-    ['<template><meta http-equiv="refresh" content="0"></template>', "<meta"],
-    ["<math><mtext><table><mglyph><style><!--</style><script>1</script>", "<script"],
-    ["<noscript><link rel=dns-prefetch href=//a.example></noscript>", "<link"],
-    ['<a href="//a.example" ping="//b.example" target="_top">x</a>', "href"],
-    ['<form action="//a.example"><button formaction="//b.example">x</button></form>', "action"],
-    ['<svg><a xlink:href="//a.example"><text>x</text></a></svg>', "href"],
-  ])("%s keeps no %s", (html, gone) => {
-    expect(harmless(html).replaceAll(/ title="[^"]*"/g, "")).not.toContain(gone);
+    '<link rel="preconnect" href="//a.example">',
+    '<META http-equiv="refresh" content="0; url=//a.example">',
+    "<base/href=//a.example>",
+    "<template><meta\n http-equiv=refresh></template>",
+    "<noscript><link rel=dns-prefetch href=//a.example></noscript>",
+    "<form><math><mtext></form><form><mglyph><style></math><link rel=preconnect href=//a.example>",
+    '<A href="//a.example" ping="//b.example">x</A><map><area href="//a.example"></map>',
+    '<svg><a xlink:href="//a.example"><text>x</text></a></svg>',
+    "<iframe src=//a.example></iframe><object data=//a.example></object><embed src=//a.example>",
+    "<<link rel=preconnect href=//a.example>",
+    "<li<link>nk <link/>",
+  ])("%s has no element that reaches out", (html) => {
+    expect(harmless(html)).not.toMatch(reaches);
   });
 
-  test("keeps what the recipient sees, and tells where a link leads", () => {
-    const html = harmless(
-      '<style>p{color:red}</style><p style="margin:0">Hello <a href="https://a.example/?q=1">here</a></p>',
+  test("keeps everything else as it is", () => {
+    const html = '<style>p{color:red}</style><p style="margin:0">Hello <abbr>here</abbr> <basefont> link meta';
+    expect(harmless(html)).toBe(html);
+    expect(harmless('<a href="https://a.example">here</a>')).toBe('<u x-a href="https://a.example">here</u x-a>');
+  });
+
+  test("never has one, whatever it is made of", () => {
+    const piece = fc.constantFrom(
+      "<",
+      "link",
+      "meta",
+      "base",
+      "area",
+      "iframe",
+      "a",
+      " ",
+      "/",
+      ">",
+      "\n",
+      "\f",
+      "x",
+      "<wbr x-",
+      "&lt;",
+      "\u0000",
     );
-    expect(html).toContain('<p style="margin:0">Hello <a title="leads to https://a.example/?q=1">here</a></p>');
-    expect(html).toContain("<style>p{color:red}</style>");
-  });
-
-  test("is the same when it is made harmless again", () => {
     fc.assert(
-      fc.property(fc.string(), (html) => {
-        const once = harmless(`<div>${html}</div>`);
-        expect(harmless(once)).toBe(once);
+      fc.property(fc.array(piece, { maxLength: 30 }), (pieces) => {
+        expect(harmless(pieces.join(""))).not.toMatch(reaches);
       }),
     );
-  });
-
-  test("may be nested ten thousand deep", () => {
-    expect(harmless("<div>".repeat(10_000)).length).toBeGreaterThan(0);
   });
 });
 

@@ -5,7 +5,7 @@ import type { ProducerId } from "../../src/ledger/delivery.ts";
 import { intake, type Posted } from "../../src/store/intake.ts";
 import { ensureProducer } from "../../src/store/keys.ts";
 import { posted } from "../support/builders.ts";
-import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { empty, type TestDatabase, testDatabase } from "../support/database.ts";
 
 let database: TestDatabase;
 let producerId: ProducerId;
@@ -14,7 +14,7 @@ beforeAll(async () => {
   producerId = await ensureProducer(database.db, "shop");
 });
 beforeEach(async () => {
-  await sql`truncate deliveries, messages, events, tombstones cascade`.execute(database.db);
+  await empty(database.db, "deliveries", "messages", "events", "tombstones");
 });
 afterAll(() => database.close());
 

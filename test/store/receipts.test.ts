@@ -7,7 +7,7 @@ import { ensureProducer } from "../../src/store/keys.ts";
 import { rematchReceipts } from "../../src/store/receipts.ts";
 import { settleAttempts } from "../../src/store/settlements.ts";
 import { channel, insertAttempt, insertDelivery } from "../support/builders.ts";
-import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { empty, type TestDatabase, testDatabase } from "../support/database.ts";
 import { attemptsOf, stateOf } from "../support/pipeline.ts";
 import { apply, eventsOf, itemsOf, receipt, receiptOf } from "../support/receipts.ts";
 
@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.close());
 beforeEach(async () => {
-  await sql`truncate deliveries, channels, suppressions, events, receipts cascade`.execute(database.db);
+  await empty(database.db, "deliveries", "channels", "suppressions", "events", "receipts");
   await channel(database.db, "email", "resend");
   await channel(database.db, "telegram", "telegram");
   shop = await ensureProducer(database.db, "shop");

@@ -1,6 +1,8 @@
+import { sql } from "kysely";
 import postgres from "postgres";
 import { inject } from "vitest";
-import { type Database, openDatabase } from "../../src/store/database.ts";
+import { type Database, isConflict, openDatabase } from "../../src/store/database.ts";
+import type { Db } from "../../src/store/schema.ts";
 
 export interface TestDatabase extends Database {
   readonly url: string;
@@ -34,4 +36,19 @@ export async function testDatabase(poolSize = 10): Promise<TestDatabase> {
       await dropper.end();
     },
   };
+}
+
+/**
+ * Empties tables, and those that refer to them. A worker that was stopped on a busy machine may have its last statement under way
+ * (a stop waits for it a second, no longer): truncate locks whole tables, so the two may meet in a circle.
+ */
+export async function empty(db: Db, ...tables: readonly string[]): Promise<void> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      await sql`truncate ${sql.join(tables.map((table) => sql.table(table)))} cascade`.execute(db);
+      return;
+    } catch (error) {
+      if (!isConflict(error) || tries === 5) throw error;
+    }
+  }
 }

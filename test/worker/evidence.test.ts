@@ -8,7 +8,7 @@ import type { Effect, Fake } from "../fakes/desk.ts";
 import { openFakeResend, resendError } from "../fakes/resend.ts";
 import { openFakeTelegram } from "../fakes/telegram.ts";
 import { moveInTime, take } from "../support/builders.ts";
-import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { empty, type TestDatabase, testDatabase } from "../support/database.ts";
 import {
   attemptsOf,
   emailTo,
@@ -38,7 +38,7 @@ afterAll(async () => {
   await database.close();
 });
 beforeEach(async () => {
-  await sql`truncate deliveries, channels, suppressions, events, receipts cascade`.execute(database.db);
+  await empty(database.db, "deliveries", "channels", "suppressions", "events", "receipts");
   onEffect = async () => {};
   resend.reset();
   telegram.reset();

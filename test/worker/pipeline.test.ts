@@ -8,7 +8,7 @@ import type { Fake } from "../fakes/desk.ts";
 import { DAILY_QUOTA, openFakeResend, RATE_LIMITED, resendError } from "../fakes/resend.ts";
 import { BLOCKED, MIGRATED, openFakeTelegram, telegramError } from "../fakes/telegram.ts";
 import { changeChannels, moveInTime, take } from "../support/builders.ts";
-import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { empty, type TestDatabase, testDatabase } from "../support/database.ts";
 import {
   attemptsOf,
   emailTo,
@@ -38,7 +38,7 @@ afterAll(async () => {
   await database.close();
 });
 beforeEach(async () => {
-  await sql`truncate deliveries, channels, suppressions, recipient_moves, events cascade`.execute(database.db);
+  await empty(database.db, "deliveries", "channels", "suppressions", "recipient_moves", "events");
   resend.reset();
   telegram.reset();
   resend.accept(null);

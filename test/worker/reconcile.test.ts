@@ -7,7 +7,7 @@ import { claimLookup } from "../../src/store/lookups.ts";
 import { reconcile, startReconciler } from "../../src/worker/reconcile.ts";
 import { openFakeResend } from "../fakes/resend.ts";
 import { channel, insertAttempt, moveInTime, take } from "../support/builders.ts";
-import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { empty, type TestDatabase, testDatabase } from "../support/database.ts";
 import { putInDoubt } from "../support/doubt.ts";
 import { attemptsOf, emailTo, onRung, settles, silent, stateOf, until, work } from "../support/pipeline.ts";
 import { apply, eventsOf, itemsOf, receipt, receiptOf } from "../support/receipts.ts";
@@ -24,7 +24,7 @@ afterAll(async () => {
   await database.close();
 });
 beforeEach(async () => {
-  await sql`truncate deliveries, channels, suppressions, events, receipts cascade`.execute(database.db);
+  await empty(database.db, "deliveries", "channels", "suppressions", "events", "receipts");
   await channel(database.db, "email", "resend");
   resend.reset();
 });

@@ -1,4 +1,3 @@
-import { sql } from "kysely";
 import { afterAll, beforeAll, beforeEach } from "vitest";
 import type { DeliveryId } from "../../src/ledger/delivery.ts";
 import { ownOutcome } from "../../src/ledger/verdict.ts";
@@ -9,7 +8,7 @@ import type { Settlement } from "../../src/store/held.ts";
 import { decideDue } from "../../src/worker/claim.ts";
 import { sweep } from "../../src/worker/sweep.ts";
 import { channel, take } from "../support/builders.ts";
-import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { empty, type TestDatabase, testDatabase } from "../support/database.ts";
 import { type Account, silent } from "../support/pipeline.ts";
 
 /** One database a test file, emptied before each test. */
@@ -21,7 +20,7 @@ export function useDatabase(): void {
   });
   afterAll(() => database.close());
   beforeEach(async () => {
-    await sql`truncate deliveries, channels, suppressions, events cascade`.execute(database.db);
+    await empty(database.db, "deliveries", "channels", "suppressions", "events");
     await channel(database.db, "sandbox", "sandbox");
   });
 }

@@ -194,6 +194,16 @@ function leave(target, isTyping) {
   countSelected();
 }
 
+// A second click sends nothing twice; coming back to the page, it can be sent again.
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method !== "post") return;
+  if (form.dataset.sent) event.preventDefault();
+  form.dataset.sent = "yes";
+});
+addEventListener("pageshow", () => {
+  for (const form of all("form[data-sent]")) delete form.dataset.sent;
+});
 document.addEventListener("change", countSelected);
 document.addEventListener("click", async (event) => {
   const button = event.target.closest?.("button");
@@ -217,7 +227,7 @@ addEventListener("pagehide", () => {
   if (list.length > 0) sessionStorage.setItem("place", String(Math.max(0, list.indexOf(focused()))));
 });
 dress();
-if (document.querySelector(".queue") && new URLSearchParams(location.search).has("done")) {
+if (document.querySelector(".queue") && document.querySelector(".notice.is-done")) {
   const list = items();
   list[Math.min(list.length - 1, Number(sessionStorage.getItem("place") ?? 0))]?.focus();
 }
