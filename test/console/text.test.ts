@@ -39,7 +39,7 @@ describe("somebody else's text", () => {
 });
 
 describe("a message's html, made harmless", () => {
-  const reaches = /<\/?(link|meta|base|area|iframe|frame|object|embed|a)[\s/>]/i;
+  const reaches = /<(link|meta|base|area|iframe|frame|object|embed|a)[\s/>]/i;
   test.each([
     '<link rel="preconnect" href="//a.example">',
     '<META http-equiv="refresh" content="0; url=//a.example">',
