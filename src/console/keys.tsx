@@ -2,6 +2,7 @@ import { apiKey } from "../api/schemas.ts";
 import { type Answer, isFault } from "./client.ts";
 import { Done, goOn } from "./done.tsx";
 import { may, type Page, type Scope } from "./env.ts";
+import { inTurn } from "./in-turn.ts";
 import { Form, show } from "./layout.tsx";
 import { Badge, Copied, Notice, Text, Time, Wide } from "./parts.tsx";
 
@@ -151,14 +152,10 @@ function Table({ keys }: { keys: readonly Key[] }) {
   );
 }
 
-let latest: Promise<unknown> = Promise.resolve();
+const oneKeyAtATime = inTurn();
 
-/** One after the other: of two clicks, the second finds the first one's key. */
-export function makeKey(page: Page): Promise<Response> {
-  const made = latest.then(() => makeOne(page));
-  latest = made.catch(() => {});
-  return made;
-}
+/** Of two clicks, the second finds the first one's key. */
+export const makeKey = (page: Page): Promise<Response> => oneKeyAtATime(() => makeOne(page));
 
 async function makeOne(page: Page): Promise<Response> {
   const sent = page.get("sent");

@@ -3,6 +3,7 @@ import { assigneeOf, FILTERS, type Item, MAX_ALL, QUEUE, Why } from "./attention
 import { type Answer, isFault, Refused } from "./client.ts";
 import { goOn } from "./done.tsx";
 import { may, type Page } from "./env.ts";
+import { inTurn } from "./in-turn.ts";
 import { Form, show } from "./layout.tsx";
 import { address, Notice, type Query, queryOf, Text, Time } from "./parts.tsx";
 import { counted, UUID } from "./text.ts";
@@ -37,18 +38,26 @@ export async function confirm(page: Page) {
   return showDecision(page, chosen, items, null);
 }
 
-async function itemsOf(page: Page, { ids, all, filter }: Chosen): Promise<readonly Item[]> {
+/** A thousand items are half a second's work: in a large incident several operators may ask for them at once. */
+const oneListAtATime = inTurn();
+
+const itemsOf = (page: Page, { ids, all, filter }: Chosen): Promise<readonly Item[]> =>
+  all ? oneListAtATime(() => allOf(page, filter)) : namedBy(page, ids);
+
+async function allOf(page: Page, filter: Query): Promise<readonly Item[]> {
+  const items: Item[] = [];
+  const query = { ...filter, ...assigneeOf(filter, page.get("session")), limit: String(ITEMS_A_PAGE) };
+  for (let cursor: string | null | undefined; cursor !== null && items.length < MAX_ALL; ) {
+    const found: Answer<"getAttention"> = await page.get("ask")("getAttention", { query: { ...query, cursor } });
+    items.push(...found.data);
+    cursor = found.next_cursor;
+  }
+  return items.slice(0, MAX_ALL);
+}
+
+async function namedBy(page: Page, ids: readonly string[]): Promise<readonly Item[]> {
   const ask = page.get("ask");
   const items: Item[] = [];
-  if (all) {
-    const query = { ...filter, ...assigneeOf(filter, page.get("session")), limit: String(ITEMS_A_PAGE) };
-    for (let cursor: string | null | undefined; cursor !== null && items.length < MAX_ALL; ) {
-      const found: Answer<"getAttention"> = await ask("getAttention", { query: { ...query, cursor } });
-      items.push(...found.data);
-      cursor = found.next_cursor;
-    }
-    return items.slice(0, MAX_ALL);
-  }
   for (let from = 0; from < ids.length; from += ITEMS_A_PAGE) {
     const some = ids.slice(from, from + ITEMS_A_PAGE).join(",");
     items.push(
