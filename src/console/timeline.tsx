@@ -7,14 +7,19 @@ import { actionName, HOLDS } from "./words.ts";
 
 type Entry = Answer<"getTimeline">["data"][number];
 
+/** An email that is opened again and again has thousands. */
+const SHOWN = 500;
+
 /** Everything that happened, oldest first; at its end what holds the delivery now. */
 export function Timeline({ entries, delivery }: { entries: readonly Entry[]; delivery: Delivery }) {
   const { attempts, hold } = delivery;
+  const left = Math.max(0, entries.length - SHOWN);
   return (
     <section aria-labelledby="timeline-title">
       <h2 id="timeline-title">Timeline</h2>
       <ol class="timeline">
-        {entries.map((entry) => (
+        {left > 0 && <li>{counted(left, "earlier entry is", "earlier entries are")} in the raw JSON (below).</li>}
+        {entries.slice(left).map((entry) => (
           <li>
             <div class="when">
               <Time at={entry.at} />
