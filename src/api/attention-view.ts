@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { guarantees, meaningOf, offers, safeRepeatUntil } from "../ledger/attention.ts";
+import { guarantees, meaningOf, offers, refusals, safeRepeatUntil } from "../ledger/attention.ts";
 import { PROVIDERS } from "../providers/index.ts";
 import type { ItemEvent, ItemRow, NeighbourRow } from "../store/attention.ts";
 import type { AttemptRow, DeliveryRow } from "../store/deliveries.ts";
@@ -54,6 +54,7 @@ export function itemView(item: ItemRow, around: ItemSurroundings): View {
       until: offeredUntil === null ? null : new Date(offeredUntil).toISOString(),
       risk,
     })),
+    not_possible: provider && isOpen ? [...refusals(doubtful, provider.capability, now)] : [],
     guarantees: provider ? [...guarantees(provider.capability)] : [],
     lookup: { asked: item.lookups, next_at: around.canLookUp ? text(item.lookup_after) : null },
     resolution:

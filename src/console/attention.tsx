@@ -3,9 +3,9 @@ import type { Answer } from "./client.ts";
 import { Done } from "./done.tsx";
 import { may, type Page } from "./env.ts";
 import { Form, show } from "./layout.tsx";
-import { address, Badge, Field, Pager, type Query, queryOf, Text, Time } from "./parts.tsx";
+import { address, Badge, Field, Notice, Pager, type Query, queryOf, Text, Time } from "./parts.tsx";
 import { counted, duration } from "./text.ts";
-import { ACTIONS, OPEN_AGES, PHASES } from "./words.ts";
+import { ACTIONS, actionName, OPEN_AGES, PHASES } from "./words.ts";
 
 type Items = Answer<"getAttention">;
 export type Item = Items["data"][number];
@@ -172,7 +172,7 @@ function Queue({ session, items, query }: { session: Session; items: Items; quer
               </span>
             </label>
           )}
-          {ACTIONS.map(({ action, name, key }) => (
+          {ACTIONS.filter(({ action }) => isOffered(items.data, action)).map(({ action, name, key }) => (
             <button type="submit" name="action" value={action} data-key={key}>
               {name}
             </button>
@@ -188,6 +188,7 @@ function Queue({ session, items, query }: { session: Session; items: Items; quer
           </button>
         </fieldset>
       )}
+      {!decides && <Notice>This session's key may look and not decide: it lacks the scope attention:write.</Notice>}
       <Keys />
       <p class="quiet">
         {items.total > items.data.length
@@ -203,6 +204,10 @@ function Queue({ session, items, query }: { session: Session; items: Items; quer
     </Form>
   );
 }
+
+/** What no item on the page can be done to is not offered for several. */
+const isOffered = (items: readonly Item[], action: string): boolean =>
+  items.some(({ actions }) => actions.some((one) => one.action === action));
 
 /** Resolved in one go at most. */
 export const MAX_ALL = 1_000;
@@ -253,13 +258,14 @@ function Row({ item, decides }: { item: Item; decides: boolean }) {
             <Text value={item.to} max={80} />
           </a>{" "}
           <span class="quiet">
-            {item.channel}, {item.producer}, {duration(item.age_s)}
+            <Text value={item.delivery.name} max={80} />, {item.channel}, {item.producer}, {duration(item.age_s)} ago
           </span>
         </h2>
         <p class="preview">
-          {item.preview === null ? <em>The message is no longer kept.</em> : <Text value={item.preview} />}
+          {item.preview === null ? <em>The message is no longer kept.</em> : <Preview text={item.preview} />}
         </p>
         <Why item={item} />
+        <Earlier item={item} />
         <Around item={item} />
         {decides && <Offers item={item} />}
       </div>
@@ -267,23 +273,40 @@ function Row({ item, decides }: { item: Item; decides: boolean }) {
   );
 }
 
+/** The API cuts a preview at so many characters. */
+const PREVIEW = 200;
+
+export function Preview({ text }: { text: string }) {
+  return (
+    <>
+      <Text value={text} />
+      {text.length >= PREVIEW && "…"}
+    </>
+  );
+}
+
 /** Why it is doubtful, in words: enough to decide the simple cases. */
 export function Why({ item }: { item: Item }) {
   const { attempt, text, contradiction } = item.why;
-  const says = attempt?.error?.message ?? attempt?.error?.code;
+  const said = attempt?.error?.message ?? attempt?.error?.code;
+  const says = said && !text.includes(said) ? said : null;
+  const phase = PHASES[attempt?.phase ?? ""] ?? "whether the request was written is not known";
   return (
     <p class="why">
       <Badge of={item.reason} /> {text}
       {attempt && (
         <>
-          . Attempt {attempt.number}: {attempt.means !== text && `${attempt.means}; `}
-          {PHASES[attempt.phase ?? ""] ?? "whether the request was written is not known"}
+          {" "}
+          (attempt {attempt.number}
+          {attempt.means !== text && `: ${attempt.means}`}
+          {!text.includes(phase) && `, ${phase}`}
           {attempt.status_code !== null && `, status ${attempt.status_code}`}
           {says && (
             <>
               , “<Text value={says} max={160} />”
             </>
           )}
+          )
         </>
       )}
       {contradiction && (
@@ -310,8 +333,11 @@ function Around({ item }: { item: Item }) {
           ; it is asked again <Time at={item.lookup.next_at} />
         </>
       )}
-      {item.same_recipient.length > 0 &&
-        `; within a day the recipient was sent ${counted(item.same_recipient.length, "other message")}`}
+      {item.same_recipient.length > 0 && (
+        <>
+          ; within a day <Others item={item} />
+        </>
+      )}
       {item.assignee !== null && (
         <>
           ;{" "}
@@ -327,6 +353,34 @@ function Around({ item }: { item: Item }) {
         </>
       )}
     </p>
+  );
+}
+
+/** The last decision about the same delivery, before this item: it was not the end of it. */
+export function Earlier({ item }: { item: Item }) {
+  const earlier = item.history.findLast((entry) => entry.type === "attention.resolved" && entry["item"] !== item.id);
+  if (!earlier) return null;
+  return (
+    <p class="earlier">
+      It is here again: <Text value={String(earlier["by"])} max={160} /> decided “
+      {actionName(String(earlier["action"]))}” <Time at={earlier.at} />: “
+      <Text value={String(earlier["note"])} max={300} />”
+    </p>
+  );
+}
+
+/** So many are told at most. */
+const MOST_OTHERS = 5;
+
+/** What else the recipient may have got: in what state the others are. */
+export function Others({ item }: { item: Item }) {
+  const byState = [...Map.groupBy(item.same_recipient, ({ state }) => state)];
+  return (
+    <>
+      {item.same_recipient.length === MOST_OTHERS && "at least "}
+      {counted(item.same_recipient.length, "other delivery", "other deliveries")} to this recipient (
+      {byState.map(([state, some]) => `${some.length} ${state.replaceAll("_", " ")}`).join(", ")})
+    </>
   );
 }
 

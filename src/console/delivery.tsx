@@ -1,13 +1,12 @@
 import type { Child } from "hono/jsx";
 import { Attempts, type Delivery } from "./attempts.tsx";
-import { type Item, Offers, Why } from "./attention.tsx";
-import type { Ask } from "./client.ts";
+import { Earlier, type Item, Offers, Others, Why } from "./attention.tsx";
+import type { Answer, Ask } from "./client.ts";
 import { Done } from "./done.tsx";
 import { may, type Page } from "./env.ts";
 import { Form, show } from "./layout.tsx";
 import { Message } from "./message.tsx";
 import { address, Badge, Copied, Facts, Text, Time } from "./parts.tsx";
-import { counted } from "./text.ts";
 import { Timeline } from "./timeline.tsx";
 import { Windows } from "./windows.tsx";
 import { HOLDS } from "./words.ts";
@@ -41,7 +40,7 @@ export async function showDelivery(page: Page) {
         hx-swap="outerHTML"
         data-keyboard="delivery"
       >
-        <Now page={page} delivery={delivery} item={item} />
+        <Now page={page} delivery={delivery} item={item} timeline={timeline.data} />
         {delivery.attempts.length > 0 && <Attempts attempts={delivery.attempts} />}
         <Windows delivery={delivery} providers={providers} />
         <Timeline entries={timeline.data} delivery={delivery} />
@@ -60,7 +59,13 @@ async function openItem(ask: Ask, { attention }: Delivery): Promise<Item | null>
   return attention ? await ask("getAttentionItem", { params: { id: attention.id } }) : null;
 }
 
-function Now({ page, delivery, item }: { page: Page; delivery: Delivery; item: Item | null }) {
+interface Standing {
+  readonly delivery: Delivery;
+  readonly item: Item | null;
+  readonly timeline: Answer<"getTimeline">["data"];
+}
+
+function Now({ page, delivery, item, timeline }: Standing & { page: Page }) {
   const session = page.get("session");
   return (
     <section aria-labelledby="now-title" class="now">
@@ -69,11 +74,12 @@ function Now({ page, delivery, item }: { page: Page; delivery: Delivery; item: I
         {delivery.receipt && <Badge of={delivery.receipt.status} title="what the provider reported" />}
       </h2>
       <p class="next">
-        <Next delivery={delivery} item={item} />
+        <Next delivery={delivery} item={item} timeline={timeline} />
       </p>
       {item && (
         <>
           <Why item={item} />
+          <Earlier item={item} />
           <ul class="guarantees">
             {item.guarantees.map((guarantee) => (
               <li>{guarantee}</li>
@@ -84,7 +90,9 @@ function Now({ page, delivery, item }: { page: Page; delivery: Delivery; item: I
       )}
       {item && item.same_recipient.length > 0 && (
         <details data-keep="same-recipient">
-          <summary>{counted(item.same_recipient.length, "other message")} to the same recipient within a day</summary>
+          <summary>
+            Within a day <Others item={item} />
+          </summary>
           <ul>
             {item.same_recipient.map(({ id, name, state, accepted_at }) => (
               <li>
@@ -118,6 +126,11 @@ function Decide({ page, item }: { page: Page; item: Item }) {
         {item.assignee !== null && (
           <span>
             <Text value={item.assignee} max={60} /> is on it
+          </span>
+        )}
+        {isSnoozed && (
+          <span>
+            put off until <Time at={item.snoozed_until} />
           </span>
         )}
       </div>
@@ -161,7 +174,7 @@ function Small({
 }
 
 /** What may happen next, and when, in words. */
-function Next({ delivery, item }: { delivery: Delivery; item: Item | null }) {
+function Next({ delivery, item, timeline }: Standing) {
   const { state, hold, next_attempt_at, expires_at, attempts, failure, receipt } = delivery;
   const latest = attempts.at(-1);
   switch (state) {
@@ -199,7 +212,7 @@ function Next({ delivery, item }: { delivery: Delivery; item: Item | null }) {
     case "sent":
       return (
         <>
-          The provider has accepted it, and nothing more is sent.{" "}
+          <SentBy delivery={delivery} timeline={timeline} /> Nothing more is sent.{" "}
           {receipt ? (
             <>
               Its latest word is “{receipt.status}”, <Time at={receipt.at} />.
@@ -249,6 +262,20 @@ function Next({ delivery, item }: { delivery: Delivery; item: Item | null }) {
     default:
       throw new Error(`no words for ${state satisfies never}`);
   }
+}
+
+/** Who says that it is sent: the provider, or a person. */
+function SentBy({ delivery, timeline }: Pick<Standing, "delivery" | "timeline">) {
+  if (delivery.attempts.some(({ verdict }) => verdict === "accepted")) return <>The provider has accepted it.</>;
+  const marked = timeline.findLast((entry) => entry.type === "attention.resolved" && entry["action"] === "mark_sent");
+  if (!marked) return <>It is sent.</>;
+  return (
+    <>
+      <Text value={String(marked["by"])} max={160} /> marked it as sent <Time at={marked.at} />: “
+      <Text value={String(marked["note"])} max={2000} />
+      ”. The provider has not confirmed it.
+    </>
+  );
 }
 
 function Identity({ delivery }: { delivery: Delivery }) {

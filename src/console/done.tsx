@@ -2,32 +2,40 @@ import { deleteCookie, getCookie, setCookie } from "hono/cookie";
 import type { Page } from "./env.ts";
 import { isSecure } from "./form.ts";
 import { Notice } from "./parts.tsx";
-import { counted } from "./text.ts";
+import { counted, UUID } from "./text.ts";
 
 const COOKIE = "ledger_done";
 
 /** What was done, in the words that follow "2 items were". */
 const TO_ITEMS: ReadonlyMap<string, string> = new Map([
   ["mark_sent", "marked as sent"],
-  ["resend_same_key", "sent again under the same key"],
-  ["resend", "sent again under a fresh key"],
+  ["resend_same_key", "put back to be sent again under the same key; what ends in doubt again comes back here"],
+  ["resend", "put back to be sent again under a fresh key; what ends in doubt again comes back here"],
   ["abandon", "abandoned"],
   ["assign", "assigned to you"],
   ["unassign", "given back"],
   ["snooze", "put off"],
   ["wake", "put back into the queue"],
-  ["note", "noted"],
 ]);
 
 const TO_OTHERS: ReadonlyMap<string, string> = new Map([
+  ["note", "The note is added."],
   ["suppress", "The recipient is suppressed from now on."],
   ["unsuppress", "The channel may write to the recipient again."],
   ["revoke", "The key is refused from now on."],
 ]);
 
-/** Leads on to a page, which says once what was done: to how many items, and how many were left as they are. */
-export function goOn(page: Page, to: string, what: string, count = 1, left = 0): Response {
-  setCookie(page, COOKIE, `${what}.${count}.${left}`, {
+interface Extent {
+  readonly count?: number;
+  /** Items that were left as they are. */
+  readonly left?: number;
+  /** The only item. */
+  readonly about?: string;
+}
+
+/** Leads on to a page, which says once what was done. */
+export function goOn(page: Page, to: string, what: string, { count = 1, left = 0, about = "" }: Extent = {}): Response {
+  setCookie(page, COOKIE, `${what}.${count}.${left}.${about}`, {
     ...{ path: "/console", httpOnly: true, sameSite: "Strict", secure: isSecure(page), maxAge: 60 },
   });
   return page.redirect(to, 303);
@@ -38,7 +46,7 @@ export function Done({ page }: { page: Page }) {
   const said = getCookie(page, COOKIE);
   if (said === undefined || page.req.header("hx-request") === "true") return null;
   deleteCookie(page, COOKIE, { path: "/console" });
-  const [what = "", count, left] = said.split(".");
+  const [what = "", count, left, about = ""] = said.split(".");
   const words = TO_ITEMS.get(what);
   if (words === undefined) {
     const sentence = TO_OTHERS.get(what);
@@ -48,6 +56,12 @@ export function Done({ page }: { page: Page }) {
     <Notice kind="done">
       {counted(Number(count), "item was", "items were")} {words}.
       {Number(left) > 0 && ` ${counted(Number(left), "was", "were")} not: they are not open any more.`}
+      {UUID.test(about) && (
+        <>
+          {" "}
+          <a href={`/console/attention/items/${about}`}>See its delivery</a>
+        </>
+      )}
     </Notice>
   );
 }

@@ -24,7 +24,9 @@ export async function showReceipts(page: Page) {
         {Object.values(query).some(Boolean) && <a href={PATH}>All</a>}
       </form>
       {list.data.length === 0 ? (
-        <p class="empty">Every receipt fits a message of the ledger's.</p>
+        <p class="empty">
+          None: whatever came fits a message of the ledger's. (When the latest webhook came, the overview tells.)
+        </p>
       ) : (
         <Wide label="unmatched receipts">
           <table>

@@ -1,14 +1,16 @@
 import { Problem } from "../api/problem.ts";
-import { assigneeOf, FILTERS, type Item, MAX_ALL, QUEUE, Why } from "./attention.tsx";
+import { assigneeOf, Earlier, FILTERS, type Item, MAX_ALL, Preview, QUEUE, Why } from "./attention.tsx";
 import { type Answer, isFault, Refused } from "./client.ts";
 import { goOn } from "./done.tsx";
 import { may, type Page } from "./env.ts";
 import { inTurn } from "./in-turn.ts";
 import { Form, show } from "./layout.tsx";
 import { address, Notice, type Query, queryOf, Text, Time } from "./parts.tsx";
-import { counted, UUID } from "./text.ts";
+import { counted, duration, UUID } from "./text.ts";
 import { actionName, isAction } from "./words.ts";
 
+/** Node takes 16 kB of headers. */
+const IDS_IN_AN_ADDRESS = 200;
 const SHOWN = 20;
 const ITEMS_A_PAGE = 100;
 
@@ -34,8 +36,16 @@ export async function confirm(page: Page) {
   if (!may(page.get("session"), "attention:write")) {
     throw new Problem("forbidden", "this session's key lacks the scope attention:write");
   }
+  // An address of its own: going back to it, or loading it again, asks anew and sends nothing.
+  if (page.req.method === "POST" && chosen.ids.length <= IDS_IN_AN_ADDRESS)
+    return page.redirect(addressOf(chosen), 303);
   const items = await itemsOf(page, chosen);
   return showDecision(page, chosen, items, null);
+}
+
+function addressOf({ ids, all, action, filter }: Chosen): string {
+  const query = address("", { ...filter, action, ...(all && { all: "1" }) });
+  return `${QUEUE}/resolve${query}${(all ? [] : ids).map((id) => `&ids=${id}`).join("")}`;
 }
 
 /** A thousand items are half a second's work: in a large incident several operators may ask for them at once. */
@@ -94,14 +104,18 @@ function showDecision(page: Page, chosen: Chosen, items: readonly Item[], fault:
       )}
       {barred.length > 0 && (
         <Notice>
-          {counted(barred.length, "item is", "items are")} left out: this is not possible there now.{" "}
-          {barred.slice(0, 5).map((item) => (
-            <>
-              <a href={`/console/deliveries/${item.delivery_id}`}>
-                <Text value={item.to} max={60} />
-              </a>{" "}
-            </>
-          ))}
+          {counted(barred.length, "item is", "items are")} left out:
+          <ul>
+            {barred.slice(0, 5).map((item) => (
+              <li>
+                <a href={`/console/deliveries/${item.delivery_id}`}>
+                  <Text value={item.to} max={60} />
+                </a>
+                : {item.not_possible.find((one) => one.action === action)?.why ?? "it is resolved"}
+              </li>
+            ))}
+            {barred.length > 5 && <li>… and {counted(barred.length - 5, "other")}</li>}
+          </ul>
         </Notice>
       )}
       {possible.length > 0 && (
@@ -132,7 +146,7 @@ function showDecision(page: Page, chosen: Chosen, items: readonly Item[], fault:
               <input type="checkbox" name="acknowledge_duplicate_risk" value="true" required />
               <span>
                 I accept that {risky.length === 1 ? "the recipient" : `${risky.length.toLocaleString("en")} recipients`}{" "}
-                may get the message twice
+                may get the message again
               </span>
             </label>
           )}
@@ -147,20 +161,34 @@ function showDecision(page: Page, chosen: Chosen, items: readonly Item[], fault:
           <p class="quiet">This cannot be taken back: the first resolution of an item stands.</p>
         </Form>
       )}
-      {possible.length === 0 && <Nothing back={back} />}
+      {possible.length === 0 && (
+        <p class="empty">
+          None of the selected items can be resolved in this way.{" "}
+          <a href={back} data-back>
+            Back
+          </a>
+        </p>
+      )}
       <ol class="items">
         {possible.slice(0, SHOWN).map(({ item }) => (
           <li class="item">
             <div class="what">
               <h2>
-                <Text value={item.to} max={80} /> <span class="quiet">{item.channel}</span>
+                <a href={`/console/deliveries/${item.delivery_id}`}>
+                  <Text value={item.to} max={80} />
+                </a>{" "}
+                <span class="quiet">
+                  <Text value={item.delivery.name} max={80} />, {item.channel}, {duration(item.age_s)} ago,{" "}
+                  {counted(item.delivery.attempt_count, "attempt")}
+                </span>
               </h2>
               {item.preview !== null && (
                 <p class="preview">
-                  <Text value={item.preview} />
+                  <Preview text={item.preview} />
                 </p>
               )}
               <Why item={item} />
+              <Earlier item={item} />
             </div>
           </li>
         ))}
@@ -211,7 +239,7 @@ function Risks({ possible }: { possible: readonly Possible[] }) {
           .sort()[0];
         return (
           <li class={offer.may_duplicate ? "risk" : undefined}>
-            {possible.length > 1 && <strong>{some.length.toLocaleString("en")}: </strong>}
+            {possible.length > 1 && <strong>For {counted(some.length, "delivery", "deliveries")}: </strong>}
             {offer.risk}
             {until && (
               <>
@@ -244,12 +272,12 @@ export async function decide(page: Page) {
       const messageId = sent.one("provider_message_id");
       const body = { ...decision, ...(messageId && { provider_message_id: messageId }) };
       await ask("postResolve", { params: { id: first }, body });
-      return goOn(page, address(QUEUE, filter), action);
+      return goOn(page, address(QUEUE, filter), action, { about: first });
     }
     const { data } = await ask("postBulkResolve", { body: { ...decision, ids } });
     const refused = data.filter((one) => "problem" in one);
     if (refused.length > 0) return showOutcome(page, chosen, data);
-    return goOn(page, address(QUEUE, filter), action, data.length);
+    return goOn(page, address(QUEUE, filter), action, { count: data.length });
   } catch (error) {
     if (!isFault(error)) throw error;
     return await showRefusal(page, chosen, error);
@@ -345,7 +373,7 @@ async function toEach(page: Page, done: string, one: (id: string) => Promise<unk
   const refused = results.filter((result) => result.status === "rejected").map(({ reason }) => reason as unknown);
   const [worst] = refused;
   if (worst !== undefined && (refused.length === results.length || !(worst instanceof Refused))) throw worst;
-  return goOn(page, back, done, results.length - refused.length, refused.length);
+  return goOn(page, back, done, { count: results.length - refused.length, left: refused.length });
 }
 
 export async function assign(page: Page) {

@@ -100,31 +100,35 @@ function showFound(page: Page, query: Query, found: Answer<"getDeliveries">, fau
 }
 
 function Filters({ query }: { query: Query }) {
+  const isSearch = Object.values(query).some(Boolean);
   return (
-    <form class="filters" action={PATH}>
-      <Field label="Name" name="name" value={query["name"]} />
-      <Field label="Recipient" name="to" value={query["to"]} />
-      <Field label="Message id" name="provider_message_id" value={query["provider_message_id"]} />
-      <Field label="Schedule" name="schedule" value={query["schedule"]} />
-      <Field label="State" name="state" value={query["state"]} list={STATES} />
-      <Field label="Failure" name="failure" value={query["failure"]} list={FAILURES} />
-      <Field label="Receipt" name="receipt" value={query["receipt"]} list={RECEIPT_STATUSES} />
-      <Field label="Channel" name="channel" value={query["channel"]} />
-      <Field
-        label="Accepted after (UTC)"
-        name="accepted_after"
-        value={query["accepted_after"]}
-        placeholder="2026-12-04 22:30"
-      />
-      <Field
-        label="Accepted before (UTC)"
-        name="accepted_before"
-        value={query["accepted_before"]}
-        placeholder="2026-12-05"
-      />
-      <button type="submit">Search</button>
-      {Object.values(query).some(Boolean) && <a href={PATH}>All</a>}
-    </form>
+    <details open={!isSearch}>
+      <summary>Search by</summary>
+      <form class="filters" action={PATH}>
+        <Field label="Name" name="name" value={query["name"]} />
+        <Field label="Recipient" name="to" value={query["to"]} />
+        <Field label="Message id" name="provider_message_id" value={query["provider_message_id"]} />
+        <Field label="Schedule" name="schedule" value={query["schedule"]} />
+        <Field label="State" name="state" value={query["state"]} list={STATES} />
+        <Field label="Failure" name="failure" value={query["failure"]} list={FAILURES} />
+        <Field label="Receipt" name="receipt" value={query["receipt"]} list={RECEIPT_STATUSES} />
+        <Field label="Channel" name="channel" value={query["channel"]} />
+        <Field
+          label="Accepted after (UTC)"
+          name="accepted_after"
+          value={query["accepted_after"]}
+          placeholder="2026-12-04 22:30"
+        />
+        <Field
+          label="Accepted before (UTC)"
+          name="accepted_before"
+          value={query["accepted_before"]}
+          placeholder="2026-12-05"
+        />
+        <button type="submit">Search</button>
+        {isSearch && <a href={PATH}>All</a>}
+      </form>
+    </details>
   );
 }
 

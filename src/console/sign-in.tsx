@@ -67,7 +67,7 @@ export function requireSession(sessions: Sessions, askAs: (session: Session) => 
 function askToSignIn(page: Page, token: string | undefined): Response | Promise<Response> {
   const url = new URL(page.req.url);
   const here = `${url.pathname}${url.search}`;
-  const to = address(SIGN_IN, isRead(page) ? { to: here } : { lost: "1" });
+  const to = address(SIGN_IN, isRead(page) ? { to: here, ...(token && { ended: "1" }) } : { lost: "1" });
   if (page.req.header("hx-request") === "true") return page.body(null, 200, { "hx-redirect": to });
   // A strict cookie does not come along from another site's link: one step from a page of ours, and it does.
   if (isRead(page) && token === undefined && page.req.header("sec-fetch-site") === "cross-site") {
@@ -85,6 +85,11 @@ function askToSignIn(page: Page, token: string | undefined): Response | Promise<
   return page.redirect(to, 303);
 }
 
+const ENDINGS = [
+  { name: "lost", words: "You are signed out, and nothing was done. Sign in and do it again." },
+  { name: "ended", words: "Your session has ended: by its time, by signing out, or because its key was revoked." },
+] as const;
+
 export function signInPages(sessions: Sessions) {
   const ofCaller = new RateLimiterMemory(OF_CALLER);
   const ofPeer = new RateLimiterMemory(OF_PEER);
@@ -92,7 +97,7 @@ export function signInPages(sessions: Sessions) {
   const form = (page: Page) =>
     showSignIn(page, {
       to: safeTarget(page.get("sent").one("to")),
-      fault: page.get("sent").one("lost") ? "You are signed out, and nothing was done. Sign in and do it again." : null,
+      fault: ENDINGS.find(({ name }) => page.get("sent").one(name))?.words ?? null,
     });
 
   async function signIn(page: Page): Promise<Response> {
@@ -124,7 +129,11 @@ export function signInPages(sessions: Sessions) {
       return page.redirect(wanted.to, 303);
     } catch (error) {
       if (!(error instanceof Problem) || error.status >= 500) throw error;
-      return showSignIn(page, { ...wanted, fault: `${error.message}.` }, 401);
+      return showSignIn(
+        page,
+        { ...wanted, fault: `${error.message.replace(/^./, (first) => first.toUpperCase())}.` },
+        401,
+      );
     }
   }
 
@@ -166,11 +175,25 @@ function showSignIn(page: Page, { to, operator = "", fault }: SignIn, status = 2
         <input type="hidden" name="to" value={to} />
         <label>
           <span>Your name</span>
-          <input name="operator" value={operator} autocomplete="username" required maxlength={LONGEST_NAME} autofocus />
+          <input
+            name="operator"
+            value={operator}
+            autocomplete="username"
+            required
+            maxlength={LONGEST_NAME}
+            autofocus={operator === ""}
+          />
         </label>
         <label>
           <span>API key</span>
-          <input name="key" type="password" autocomplete="current-password" required maxlength={1024} />
+          <input
+            name="key"
+            type="password"
+            autocomplete="current-password"
+            required
+            maxlength={1024}
+            autofocus={operator !== ""}
+          />
         </label>
         <button type="submit" class="primary">
           Sign in

@@ -61,7 +61,7 @@ function Told({ entry, attempts }: { entry: Entry; attempts: readonly Attempt[] 
           attempt {shown(entry["attempt"])} is claimed by <code>{text(entry["claimed_by"]).slice(0, 8)}</code>
           {attempt && (
             <>
-              , its lease ends <Time at={attempt.lease_expires_at} />
+              , with a lease until <Time at={attempt.lease_expires_at} />
             </>
           )}
         </>

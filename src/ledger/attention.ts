@@ -40,6 +40,13 @@ export function offers(doubtful: Doubtful, table: Capability, now: Millis): read
     .filter(isOffer);
 }
 
+/** What cannot be done now, and why. */
+export function refusals(doubtful: Doubtful, table: Capability, now: Millis): readonly Refusal[] {
+  return (["mark_sent", "resend_same_key", "resend", "abandon"] as const)
+    .map((action) => judge(action, doubtful, table, now))
+    .filter((answer): answer is Refusal => !isOffer(answer));
+}
+
 /** Is this action offered now, and what does it risk; or why is it not? */
 export function judge(action: Action, doubtful: Doubtful, table: Capability, now: Millis): Offer | Refusal {
   switch (action) {
@@ -76,7 +83,7 @@ function judgeAbandon({ state }: Doubtful): Offer | Refusal {
   if (state === "sent") return { action, why: "sent is final; mark_sent closes the item and leaves it so" };
   const risk =
     state === "needs_attention"
-      ? "It becomes failed, and no further attempt is made. If it was not sent, the recipient never gets it; if it was, the ledger says otherwise until evidence comes."
+      ? "No further attempt is made, and the ledger says failed. If it was not sent, the recipient never gets it; if it was, the ledger is wrong until evidence comes."
       : `It stays ${state}, against what the provider reports, and the item is closed.`;
   return { action, mayDuplicate: false, until: null, risk };
 }
@@ -105,7 +112,7 @@ function judgeResend(doubtful: Doubtful, now: Millis): Offer | Refusal {
   }
   const risk =
     numbers.length > 0
-      ? `If attempt ${numbers.join(" or ")} went through, the recipient gets the message twice.`
+      ? `If attempt ${numbers.join(" or ")} went through, the recipient gets the message ${numbers.length > 1 ? "again" : "twice"}.`
       : "None: no attempt had an effect.";
   return { action, mayDuplicate: numbers.length > 0, until: null, risk };
 }

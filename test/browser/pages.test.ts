@@ -94,7 +94,7 @@ describe.each(LOOKS)("every page, %s", (look, options) => {
     for (const [name, path, heading] of pages()) {
       await page.goto(path);
       await page.getByRole("heading", { level: 1, name: heading }).waitFor();
-      for (const details of await page.locator("main details").all()) await details.locator("summary").click();
+      for (const summary of await page.locator("main details:not([open]) > summary").all()) await summary.click();
       await check(name);
     }
     await confirmation(page, "Resend, fresh key");
@@ -117,7 +117,7 @@ describe("a delivery's page", () => {
     const time = page.locator('dt:text-is("Accepted") + dd time');
     const at = (await time.getAttribute("datetime")) ?? "";
     const local = new Intl.DateTimeFormat("en-GB", {
-      ...{ dateStyle: "medium", timeStyle: "medium", timeZone: "Asia/Kolkata" },
+      ...{ dateStyle: "medium", timeStyle: "long", timeZone: "Asia/Kolkata" },
     }).format(Date.parse(at));
     expect(await time.locator(".absolute").textContent()).toBe(local);
     expect(await time.getAttribute("title")).toBe(`${at} (UTC)`);

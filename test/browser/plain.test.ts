@@ -33,9 +33,9 @@ test("without JavaScript every action can be done", async () => {
   for (const n of [0, 1]) await row(n).getByRole("checkbox").check();
   await page.locator(".bar").getByRole("button", { name: "Resend, fresh key" }).click();
   await page.getByLabel("Why (kept with your name)").fill("nothing came");
-  await page.getByLabel("2 recipients may get the message twice").check();
+  await page.getByLabel("2 recipients may get the message again").check();
   await button(page, /^Resend, fresh key/).click();
-  await said(page, "2 items were sent again under a fresh key.");
+  await said(page, "2 items were put back to be sent again under a fresh key;");
 
   // Taken on, put off, seen, brought back, noted.
   await row(0).getByRole("checkbox").check();

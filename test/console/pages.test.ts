@@ -88,14 +88,14 @@ describe("a delivery's page says in words what may happen next, and when", () =>
       "It was cancelled before anything was sent.",
     ],
     [
-      "that was sent",
+      "that a person marked as sent",
       async () => {
         const id = await take(chat());
         const item = await putInDoubt(database.db, id as never);
         await ada.post("/console/attention/resolutions", { ids: item, action: "mark_sent", note: "seen" });
         return id;
       },
-      "The provider has accepted it, and nothing more is sent. What became of it the provider has not reported (yet).",
+      "“ seen ”. The provider has not confirmed it. Nothing more is sent.",
     ],
     [
       "whose provider reported",
@@ -162,6 +162,28 @@ describe("the overview", () => {
 });
 
 describe("the queue", () => {
+  test("says of an item that came back who had decided what, and of the recipient's other deliveries how they stand", async () => {
+    await sql`truncate deliveries, events cascade`.execute(database.db);
+    const [id] = [await take(chat()), await take(chat())];
+    const item = await putInDoubt(database.db, id as never);
+    const form = { ids: item, action: "resend", note: "nothing came", acknowledge_duplicate_risk: "true" };
+    expect((await ada.post("/console/attention/resolutions", form)).status).toBe(303);
+    await putInDoubt(database.db, id as never, { attempt: { number: 2, generation: 2, idempotency_key: "k2" } });
+    for (const path of ["/console/attention", `/console/deliveries/${id}`]) {
+      const page = await read(path);
+      expect(page).toMatch(/It is here again: Ada \(key admin\) decided “ ?Resend, fresh key ?” .*: “ nothing came ”/);
+      expect(page).toMatch(/1 other delivery to this recipient \( ?1 pending ?\)/);
+    }
+  });
+
+  test("says why an action is not possible for what was selected", async () => {
+    await sql`truncate deliveries, events cascade`.execute(database.db);
+    const item = await putInDoubt(database.db, (await take(chat())) as never);
+    const page = await read(`/console/attention/resolve?ids=${item}&action=resend_same_key`);
+    expect(page).toContain("no repeat is recognised by the provider as one");
+    expect(page).toContain("None of the selected items can be resolved in this way.");
+  });
+
   test("can be filtered by channel, reason, age, assignee and producer; counts are told by reason", async () => {
     await sql`truncate deliveries, events cascade`.execute(database.db);
     const to = fresh("filter").replace("/", "-");

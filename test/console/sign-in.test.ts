@@ -170,7 +170,9 @@ describe("a session", () => {
   test("ends by signing out: what it was cannot be used again", async () => {
     const ada = await signIn(app.visit);
     expect((await ada.post("/console/sign-out", {})).headers.get("location")).toBe("/console/sign-in");
-    expect((await ada.get("/console/attention")).status).toBe(303);
+    const ended = (await ada.get("/console/attention")).headers.get("location") ?? "";
+    expect(ended).toContain("ended=1");
+    expect(await (await app.visit(ended)).text()).toContain("Your session has ended");
   });
 
   test("can end those of everybody who uses the key, and no others", async () => {

@@ -66,6 +66,9 @@ export const attentionItem = z
       .nullable()
       .meta({ description: "until when a repeat under the same key is safe; null: it is not, or there is none" }),
     actions: z.array(offer).meta({ description: "none once it is resolved" }),
+    not_possible: z
+      .array(z.strictObject({ action: z.enum(ACTIONS), why: z.string() }))
+      .meta({ description: "what cannot be done now, and why; none once it is resolved" }),
     guarantees: z.array(z.string()).meta({ description: "what the provider guarantees about repeats, in words" }),
     lookup: z.strictObject({ asked: z.int(), next_at: time.nullable() }).meta({
       description: "how often the provider was asked what became of it, and when it is asked next (where it can be)",

@@ -5,7 +5,7 @@ const all = (selector, from = document) => [...from.querySelectorAll(selector)];
 
 // --- Times, in the viewer's zone, with a distance that goes on.
 
-const inZone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const inZone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 const UNITS = [
   ["d", 86400],
   ["h", 3600],
@@ -45,7 +45,8 @@ const boxOf = (item) => item.querySelector('input[name="ids"]');
 function countSelected() {
   const place = document.getElementById("selected");
   if (!place) return;
-  const count = all('.queue input[name="ids"]:checked').length;
+  const whole = document.querySelector('.queue input[name="all"]:checked');
+  const count = whole ? Math.min(Number(whole.value), 1000) : all('.queue input[name="ids"]:checked').length;
   place.textContent = `${count} selected`;
 }
 
@@ -221,14 +222,29 @@ document.addEventListener("click", async (event) => {
   }, 2000);
 });
 
-// After a decision the operator goes on where they were: at the item that took its place.
+// After a decision the operator goes on where they were: at the item that took its place. After none, also with what was selected.
 addEventListener("pagehide", () => {
   const list = items();
-  if (list.length > 0) sessionStorage.setItem("place", String(Math.max(0, list.indexOf(focused()))));
+  if (!document.querySelector(".queue") || list.length === 0) return;
+  const checked = all('.queue input[name="ids"]:checked').map((box) => box.value);
+  const place = Math.max(0, list.indexOf(focused()));
+  sessionStorage.setItem("left", JSON.stringify({ place, checked }));
 });
-dress();
-if (document.querySelector(".queue") && document.querySelector(".notice.is-done")) {
+document.addEventListener("click", (event) => {
+  if (event.target.closest?.("[data-back]")) sessionStorage.setItem("back", "yes");
+});
+function comeBack() {
+  const left = JSON.parse(sessionStorage.getItem("left") ?? "null");
+  const isBack = sessionStorage.getItem("back") !== null;
+  const isDone = document.querySelector(".notice.is-done") !== null;
+  if (!document.querySelector(".queue") || left === null || !(isBack || isDone)) return;
+  sessionStorage.removeItem("back");
   const list = items();
-  list[Math.min(list.length - 1, Number(sessionStorage.getItem("place") ?? 0))]?.focus();
+  list[Math.min(list.length - 1, left.place)]?.focus();
+  if (isDone) return;
+  for (const item of list) if (left.checked.includes(item.dataset.id)) boxOf(item).checked = true;
+  countSelected();
 }
+dress();
+comeBack();
 setInterval(showTimes, 1000);
