@@ -9,7 +9,7 @@ import { Message } from "./message.tsx";
 import { address, Badge, Copied, Facts, Text, Time } from "./parts.tsx";
 import { Timeline } from "./timeline.tsx";
 import { Windows } from "./windows.tsx";
-import { HOLDS } from "./words.ts";
+import { actionName, HOLDS } from "./words.ts";
 
 const addressOf = (id: string): string => `/console/deliveries/${id}`;
 
@@ -116,6 +116,15 @@ function Decide({ page, item }: { page: Page; item: Item }) {
   return (
     <>
       <Offers item={item} />
+      {item.not_possible.length > 0 && (
+        <ul class="quiet">
+          {item.not_possible.map(({ action, why }) => (
+            <li>
+              Not possible: {actionName(action).toLowerCase()} ({why})
+            </li>
+          ))}
+        </ul>
+      )}
       <div class="buttons">
         <Small page={page} item={item} action="assign" name="to" value={mine ? "nobody" : "me"}>
           {mine ? "Give it back" : "Assign to me"}
@@ -177,6 +186,8 @@ function Small({
 function Next({ delivery, item, timeline }: Standing) {
   const { state, hold, next_attempt_at, expires_at, attempts, failure, receipt } = delivery;
   const latest = attempts.at(-1);
+  const isDoubtful = attempts.some(({ verdict }) => verdict === "unknown");
+  const sameKey = item?.actions.find(({ action }) => action === "resend_same_key");
   switch (state) {
     case "pending":
       return (
@@ -193,11 +204,11 @@ function Next({ delivery, item, timeline }: Standing) {
               , not before <Time at={next_attempt_at} />
             </>
           )}
-          .
+          . {isDoubtful && <Doubt delivery={delivery} timeline={timeline} />}
           {expires_at && (
             <>
               {" "}
-              If it is not sent by <Time at={expires_at} />, it expires.
+              If that is not by <Time at={expires_at} />, it {isDoubtful ? "needs a person's attention" : "expires"}.
             </>
           )}
         </>
@@ -245,10 +256,10 @@ function Next({ delivery, item, timeline }: Standing) {
               The provider is asked what became of it <Time at={item.lookup.next_at} />.
             </>
           )}
-          {item?.same_key_until && (
+          {sameKey?.until && (
             <>
               {" "}
-              A repeat under the same key is safe until <Time at={item.same_key_until} />.
+              A repeat under the same key is safe until <Time at={sameKey.until} />.
             </>
           )}
         </>
@@ -262,6 +273,29 @@ function Next({ delivery, item, timeline }: Standing) {
     default:
       throw new Error(`no words for ${state satisfies never}`);
   }
+}
+
+/** It waits for another attempt, and an earlier one may have gone through. */
+function Doubt({ delivery, timeline }: Pick<Standing, "delivery" | "timeline">) {
+  const { attempts, on_unknown } = delivery;
+  const latest = attempts.at(-1);
+  const numbers = attempts.filter(({ verdict }) => verdict === "unknown").map(({ number }) => number);
+  const decided = timeline.findLast((entry) => entry.type === "attention.resolved");
+  const isDecided = decided && latest?.settled_at && decided.at >= latest.settled_at;
+  return (
+    <>
+      <strong>It may have been sent already</strong>: what became of attempt {numbers.join(" and ")} is not known.{" "}
+      {isDecided ? (
+        <>
+          <Text value={String(decided["by"])} max={160} /> decided “{actionName(String(decided["action"]))}”.
+        </>
+      ) : on_unknown === "resend" ? (
+        "The next attempt may send it a second time: its producer prefers a duplicate to a gap."
+      ) : latest?.verdict === "unknown" ? (
+        "The next attempt repeats it under the same key: the provider sends it once at most."
+      ) : null}
+    </>
+  );
 }
 
 /** Who says that it is sent: the provider, or a person. */

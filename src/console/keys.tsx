@@ -120,11 +120,11 @@ function Table({ keys }: { keys: readonly Key[] }) {
         <thead>
           <tr>
             <th>Name</th>
+            <th>Revoke</th>
             <th>Producer</th>
             <th>Ends with</th>
             <th>Scopes</th>
             <th>Made</th>
-            <th>Revoke</th>
           </tr>
         </thead>
         <tbody>
@@ -133,6 +133,7 @@ function Table({ keys }: { keys: readonly Key[] }) {
               <td>
                 <Text value={key.name} max={100} />
               </td>
+              <td>{key.revoked_at ? <Time at={key.revoked_at} /> : <a href={`${PATH}/${key.id}/revoke`}>Revoke</a>}</td>
               <td>
                 {key.producer === null ? <span class="quiet">operators</span> : <Text value={key.producer} max={100} />}
               </td>
@@ -143,7 +144,6 @@ function Table({ keys }: { keys: readonly Key[] }) {
               <td>
                 <Time at={key.created_at} />
               </td>
-              <td>{key.revoked_at ? <Time at={key.revoked_at} /> : <a href={`${PATH}/${key.id}/revoke`}>Revoke</a>}</td>
             </tr>
           ))}
         </tbody>

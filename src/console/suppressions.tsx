@@ -80,11 +80,11 @@ function Table({ page, list, writes }: { page: Page; list: List; writes: boolean
         <thead>
           <tr>
             <th>Recipient</th>
+            {writes && <th>Remove</th>}
             <th>Channel</th>
             <th>Reason</th>
             <th>By</th>
             <th>Since</th>
-            {writes && <th>Remove</th>}
           </tr>
         </thead>
         <tbody>
@@ -94,16 +94,6 @@ function Table({ page, list, writes }: { page: Page; list: List; writes: boolean
                 <a href={address("/console/deliveries", { to: recipient })}>
                   <Text value={recipient} max={100} />
                 </a>
-              </td>
-              <td>{channel}</td>
-              <td>
-                <Text value={reason} max={200} />
-              </td>
-              <td>
-                <Text value={created_by} max={100} />
-              </td>
-              <td>
-                <Time at={created_at} />
               </td>
               {writes && (
                 <td>
@@ -121,6 +111,16 @@ function Table({ page, list, writes }: { page: Page; list: List; writes: boolean
                   </Form>
                 </td>
               )}
+              <td>{channel}</td>
+              <td>
+                <Text value={reason} max={200} />
+              </td>
+              <td>
+                <Text value={created_by} max={100} />
+              </td>
+              <td>
+                <Time at={created_at} />
+              </td>
             </tr>
           ))}
         </tbody>

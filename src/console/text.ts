@@ -43,18 +43,18 @@ const UNITS = [
   ["s", 1],
 ] as const;
 
-/** A duration in one unit: `7 min`. Seconds. */
-export function duration(seconds: number): string {
+/** A duration in one unit: `7 min`. Seconds. What has passed is rounded down, what is to come to the nearest. */
+export function duration(seconds: number, round: (units: number) => number = Math.floor): string {
   const whole = Math.max(0, Math.round(seconds));
   const [unit, size] = UNITS.find(([, length]) => whole >= length) ?? (["s", 1] as const);
-  return `${Math.floor(whole / size)} ${unit}`;
+  return `${round(whole / size)} ${unit}`;
 }
 
 /** `7 min ago`, `in 7 min`. */
 export function relative(at: string, now: number): string {
   const seconds = (Date.parse(at) - now) / 1000;
   if (Math.abs(seconds) < 1) return "now";
-  return seconds < 0 ? `${duration(-seconds)} ago` : `in ${duration(seconds)}`;
+  return seconds < 0 ? `${duration(-seconds)} ago` : `in ${duration(seconds, Math.round)}`;
 }
 
 /** A count with its noun. */

@@ -39,7 +39,18 @@ describe("a delivery's page says in words what may happen next, and when", () =>
     [
       "whose time is limited",
       () => take(email({ expires_at: new Date(Date.now() + 7_200_000).toISOString() })),
-      "If it is not sent by",
+      "If that is not by",
+    ],
+    [
+      "that waits for a repeat, and may have been sent already",
+      async () => {
+        const id = await take(email({ expires_at: new Date(Date.now() + 7_200_000).toISOString() }));
+        const settled = { settled_at: new Date(), verdict: "unknown", reason: "timeout", phase: "sent" };
+        await insertAttempt(database.db, id as never, settled);
+        await sql`update deliveries set attempt_count = 1, in_doubt = true where id = ${id}`.execute(database.db);
+        return id;
+      },
+      "It may have been sent already : what became of attempt 1 is not known. The next attempt repeats it under the same key",
     ],
     [
       "that is under way",
@@ -117,6 +128,14 @@ describe("a delivery's page says in words what may happen next, and when", () =>
     expect(await pageOf(await make())).toContain(words);
   });
 
+  test("what is not possible is told, and no repeat is called safe that is not offered", async () => {
+    const id = await take(email({ expires_at: new Date(Date.now() + 1_000).toISOString() }));
+    await putInDoubt(database.db, id as never);
+    expect(await pageOf(id)).toContain("A repeat under the same key is safe until");
+    await expect.poll(() => pageOf(id), { timeout: 5_000 }).not.toContain("A repeat under the same key is safe until");
+    expect(await pageOf(id)).toContain("Not possible: resend, fresh key (it has expired");
+  });
+
   test("when the provider forgets the key is drawn and told, where it remembers keys at all", async () => {
     const [mail, telegram] = [await take(email()), await take(chat())];
     await putInDoubt(database.db, mail as never, { agoMs: 3_600_000 });
@@ -124,7 +143,7 @@ describe("a delivery's page says in words what may happen next, and when", () =>
     const page = await (await ada.get(`/console/deliveries/${mail}`)).text();
     expect(page).toContain('<svg class="windows"');
     expect(await pageOf(mail)).toMatch(
-      /resend recognises a repeat until .* UTC \(in 2[23] h\) , and the ledger counts on that until/,
+      /resend recognises a repeat until .* UTC \(in 2[34] h\) , and the ledger counts on that until/,
     );
     expect(await pageOf(telegram)).toContain("telegram recognises no repeat");
   });

@@ -16,8 +16,8 @@ const UNITS = [
 function relative(at, now) {
   const seconds = Math.round(Math.abs(at - now) / 1000);
   const [unit, size] = UNITS.find(([, length]) => seconds >= length) ?? UNITS[3];
-  const distance = `${Math.floor(seconds / size)} ${unit}`;
-  return seconds === 0 ? "now" : at < now ? `${distance} ago` : `in ${distance}`;
+  if (seconds === 0) return "now";
+  return at < now ? `${Math.floor(seconds / size)} ${unit} ago` : `in ${Math.round(seconds / size)} ${unit}`;
 }
 
 function showTimes() {
