@@ -13,9 +13,7 @@ export function faultsOf(error: z.ZodError, base: readonly PropertyKey[]): Fault
       if (closest.length > 0) return faultsOf({ issues: closest } as unknown as z.ZodError, path);
     }
     const missing = issue.code === "invalid_type" && issue.input === undefined && issue.message.includes("undefined");
-    return [
-      { pointer: pointerOf(path), detail: missing ? "is required" : issue.message.replace(/^Invalid input: /, "") },
-    ];
+    return [{ pointer: pointerOf(path), detail: missing ? "is required" : detailOf(issue) }];
   });
 }
 
@@ -30,4 +28,15 @@ export function reservedKeys(value: object, path: readonly PropertyKey[] = []): 
     if (path.length === 0 && key === "metadata") return [];
     return typeof member === "object" && member !== null ? reservedKeys(member, here) : [];
   });
+}
+
+/** zod's own words for sizes are a validator's; every other message is ours, or plain. */
+function detailOf(issue: z.core.$ZodIssue): string {
+  const of = { string: "characters", array: "items" }[("origin" in issue ? issue.origin : "") as string];
+  if (of && issue.message.startsWith("Too ")) {
+    if (issue.code === "too_small")
+      return issue.minimum === 1 ? "must not be empty" : `must have at least ${issue.minimum} ${of}`;
+    if (issue.code === "too_big") return `must have at most ${issue.maximum} ${of}`;
+  }
+  return issue.message.replace(/^Invalid input: /, "");
 }

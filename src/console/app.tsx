@@ -12,7 +12,7 @@ import type { Sessions } from "../api/sessions.ts";
 import { serveAssets } from "./assets.ts";
 import { showQueue } from "./attention.tsx";
 import { createClient, Refused } from "./client.ts";
-import { showDelivery, showRaw } from "./delivery.tsx";
+import { cancel, showDelivery, showRaw } from "./delivery.tsx";
 import type { ConsoleEnv, Page } from "./env.ts";
 import { readSent, requireToken } from "./form.ts";
 import { confirmRevoke, makeKey, revokeKey, showKeys } from "./keys.tsx";
@@ -55,6 +55,7 @@ export function mountConsole({ api, sessions, log }: ConsoleDeps): void {
   app.get("/attention/resolve", confirm).post("/attention/resolve", confirm).post("/attention/resolutions", decide);
   app.post("/attention/assign", assign).post("/attention/snooze", snooze).post("/attention/notes", addNote);
   app.get("/deliveries", search).get("/deliveries/:id", showDelivery);
+  app.post("/deliveries/:id/cancel", cancel);
   app.get("/deliveries/:id/raw", showRaw).get("/deliveries/:id/html", showHtml);
   app.get("/overview", showOverview).post("/overview/pause", pause).post("/overview/resume", resume);
   app.get("/suppressions", showSuppressions);

@@ -26,7 +26,7 @@ export async function showQueue(page: Page) {
   ]);
   return show(
     page,
-    summary.total === 0 ? "Needs attention" : `${summary.total} need attention`,
+    items.total === 0 ? "Needs attention" : `${items.total} need attention`,
     <>
       <h1>Needs attention</h1>
       <Done page={page} />

@@ -44,7 +44,17 @@ export function CallsChart({ minutes, now }: { minutes: Activity["minutes"]; now
           });
         })}
       </svg>
-      <figcaption>calls a minute, the last hour; {highest.toLocaleString("en")} at most</figcaption>
+      <figcaption>
+        calls a minute, from an hour ago to now; {highest.toLocaleString("en")} at most:{" "}
+        {VERDICTS.map((verdict) => (
+          <span class="legend">
+            <svg viewBox="0 0 10 10" class="chart swatch" aria-hidden="true">
+              <rect class={`is-${verdict}`} width={10} height={10} />
+            </svg>{" "}
+            {verdict}
+          </span>
+        ))}
+      </figcaption>
     </figure>
   );
 }
@@ -73,7 +83,10 @@ export function LatencyChart({ minutes, now }: { minutes: Activity["minutes"]; n
           );
         })}
       </svg>
-      <figcaption>latency, mean and longest; {Math.round(highest).toLocaleString("en")} ms at most</figcaption>
+      <figcaption>
+        latency, mean (bar) and longest (mark), from an hour ago to now; {Math.round(highest).toLocaleString("en")} ms
+        at most
+      </figcaption>
     </figure>
   );
 }

@@ -2,7 +2,7 @@ import type { Child } from "hono/jsx";
 import { Attempts, type Delivery } from "./attempts.tsx";
 import { Earlier, type Item, Offers, Others, Why } from "./attention.tsx";
 import type { Answer, Ask } from "./client.ts";
-import { Done } from "./done.tsx";
+import { Done, goOn } from "./done.tsx";
 import { may, type Page } from "./env.ts";
 import { Form, show } from "./layout.tsx";
 import { Message } from "./message.tsx";
@@ -88,6 +88,16 @@ function Now({ page, delivery, item, timeline }: Standing & { page: Page }) {
           {may(session, "attention:write") && item.resolution === null && <Decide page={page} item={item} />}
         </>
       )}
+      {delivery.state === "pending" && may(session, "deliveries:write") && (
+        <details data-keep="cancel">
+          <summary>Cancel it</summary>
+          <Form session={session} action={`${addressOf(delivery.id)}/cancel`} class="buttons">
+            <button type="submit" class="primary risky">
+              Cancel: it is never sent
+            </button>
+          </Form>
+        </details>
+      )}
       {item && item.same_recipient.length > 0 && (
         <details data-keep="same-recipient">
           <summary>
@@ -126,10 +136,10 @@ function Decide({ page, item }: { page: Page; item: Item }) {
         </ul>
       )}
       <div class="buttons">
-        <Small page={page} item={item} action="assign" name="to" value={mine ? "nobody" : "me"}>
+        <Small page={page} item={item} action="assign" name="to" value={mine ? "nobody" : "me"} hotkey="i">
           {mine ? "Give it back" : "Assign to me"}
         </Small>
-        <Small page={page} item={item} action="snooze" name="for" value={isSnoozed ? "0" : "3600"}>
+        <Small page={page} item={item} action="snooze" name="for" value={isSnoozed ? "0" : "3600"} hotkey="z">
           {isSnoozed ? "Back into the queue" : "Put off 1 h"}
         </Small>
         {item.assignee !== null && (
@@ -162,6 +172,7 @@ function Small({
   action,
   name,
   value,
+  hotkey,
   children,
 }: {
   page: Page;
@@ -169,13 +180,14 @@ function Small({
   action: string;
   name: string;
   value: string;
+  hotkey: string;
   children: Child;
 }) {
   return (
     <Form session={page.get("session")} action={`/console/attention/${action}`}>
       <input type="hidden" name="ids" value={item.id} />
       <input type="hidden" name="back" value="delivery" />
-      <button type="submit" name={name} value={value}>
+      <button type="submit" name={name} value={value} data-key={hotkey}>
         {children}
       </button>
     </Form>
@@ -366,6 +378,13 @@ function Identity({ delivery }: { delivery: Delivery }) {
       <Facts rows={rows} />
     </section>
   );
+}
+
+/** Cancels what waits; the API refuses it where something may have been sent. */
+export async function cancel(page: Page) {
+  const id = page.req.param("id") ?? "";
+  await page.get("ask")("postCancel", { params: { id } });
+  return goOn(page, addressOf(id), "cancel");
 }
 
 /** Everything as the API answers it. */

@@ -20,6 +20,7 @@ const TO_ITEMS: ReadonlyMap<string, string> = new Map([
 
 const TO_OTHERS: ReadonlyMap<string, string> = new Map([
   ["note", "The note is added."],
+  ["cancel", "The delivery is cancelled: it is never sent."],
   ["suppress", "The recipient is suppressed from now on."],
   ["unsuppress", "The channel may write to the recipient again."],
   ["revoke", "The key is refused from now on."],

@@ -76,7 +76,7 @@ function Overview({
           ["Oldest due", channel.oldest_due_at ? <Time at={channel.oldest_due_at} /> : "none"],
           ["In flight", channel.in_flight.toLocaleString("en")],
           [
-            "Last 5 minutes",
+            "Last 4 to 5 minutes",
             `${verdicts.accepted} accepted, ${verdicts.refused} refused, ${verdicts.deferred} deferred, ${verdicts.unknown} unknown; ${verdicts.calls_per_minute} calls a minute`,
           ],
           ["Last hour", lastHour(minutes)],
@@ -103,7 +103,7 @@ function Overview({
               <ul class="inline">
                 {activity?.rungs.map(({ at, count }) => (
                   <li>
-                    {count.toLocaleString("en")} at <Time at={at} />
+                    {count.toLocaleString("en")} in the minute from <Time at={at} />
                   </li>
                 ))}
               </ul>

@@ -100,7 +100,9 @@ function showDecision(page: Page, chosen: Chosen, items: readonly Item[], fault:
       <h1>{title}</h1>
       {fault && <Notice kind="error">{fault}</Notice>}
       {gone > 0 && (
-        <Notice>{counted(gone, "item is", "items are")} not open any more: somebody, or evidence, was first.</Notice>
+        <Notice>
+          {counted(gone, "item is", "items are")} not open any more: resolved by a person, or by evidence.
+        </Notice>
       )}
       {barred.length > 0 && (
         <Notice>
@@ -126,6 +128,7 @@ function showDecision(page: Page, chosen: Chosen, items: readonly Item[], fault:
             <input type="hidden" name="ids" value={item.id} />
           ))}
           <Risks possible={possible} />
+          {action.startsWith("resend") && <p>Each gets up to four more attempts, from now on.</p>}
           {action === "mark_sent" && possible.length === 1 && (
             <label>
               <span>The provider's message id, if you found it</span>

@@ -46,8 +46,13 @@ export async function search(page: Page) {
     );
   } catch (error) {
     if (!(error instanceof Refused) || error.problem.status !== 400) throw error;
-    return showFound(page, query, { data: [], next_cursor: null }, error.problem.detail);
+    return showFound(page, query, { data: [], next_cursor: null }, faultOf(error));
   }
+}
+
+function faultOf({ problem }: Refused): string {
+  const isTime = /accepted_(after|before)/.test(problem.detail);
+  return isTime ? "A time is written like 2026-12-04 or 2026-12-04 22:30, in UTC." : problem.detail;
 }
 
 /** A time as it is typed: `2026-12-04` and `2026-12-04 22:30` are UTC. */
@@ -89,7 +94,11 @@ function showFound(page: Page, query: Query, found: Answer<"getDeliveries">, fau
         </p>
       )}
       {found.data.length === 0 ? (
-        <p class="empty">No delivery fits. Names and ids are compared as a whole.</p>
+        !fault && (
+          <p class="empty">
+            No delivery fits. Names, ids and recipients are compared as a whole, and as they are written.
+          </p>
+        )
       ) : (
         <Table found={found.data} />
       )}

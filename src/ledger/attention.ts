@@ -113,7 +113,7 @@ function judgeResend(doubtful: Doubtful, now: Millis): Offer | Refusal {
   const risk =
     numbers.length > 0
       ? `If attempt ${numbers.join(" or ")} went through, the recipient gets the message ${numbers.length > 1 ? "again" : "twice"}.`
-      : "None: no attempt had an effect.";
+      : "No second message: no attempt had an effect.";
   return { action, mayDuplicate: numbers.length > 0, until: null, risk };
 }
 
@@ -126,7 +126,7 @@ function judgeSameKey(doubtful: Doubtful, table: Capability, now: Millis): Offer
   if (now >= until) return { action, why: "the provider may have forgotten the key" };
   return {
     ...{ action, mayDuplicate: false, until },
-    risk: "None while the provider remembers the key: it sends once at most, and answers as it did the first time.",
+    risk: "No second message while the provider remembers the key: it sends once at most, and answers as it did the first time.",
   };
 }
 

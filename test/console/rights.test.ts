@@ -35,6 +35,7 @@ describe("what a key may not do, its console may not either", () => {
     ["/console/attention/assign", { to: "me" }],
     ["/console/attention/snooze", { for: "3600" }],
     ["/console/attention/notes", { note: "n" }],
+    ["/console/deliveries/01a24ffb-c7f2-708a-8db8-d638c63b6100/cancel", {}],
     ["/console/overview/pause", { channel: "email", reason: "r" }],
     ["/console/overview/resume", { channel: "email" }],
     ["/console/suppressions/add", { channel: "email", recipient: "a@example.com", reason: "r" }],
@@ -200,6 +201,19 @@ describe("a decision", () => {
     expect([page.status, await resolutionOf(item)]).toEqual([200, null]);
     expect((await ada.get(`/console/attention/resolutions?ids=${item}&action=abandon&note=n`)).status).toBe(404);
     expect(await resolutionOf(item)).toBeNull();
+  });
+});
+
+describe("cancelling", () => {
+  test("ends a delivery that waits; one that may have been sent is left as it is, and the page says why", async () => {
+    const { id } = (await app.post(chat())).body;
+    expect(await (await ada.get(`/console/deliveries/${id}`)).text()).toContain("Cancel it");
+    expect((await ada.post(`/console/deliveries/${id}/cancel`, {})).headers.get("set-cookie")).toContain(
+      "ledger_done=cancel",
+    );
+    expect((await app.ask(`/v1/deliveries/${id}`)).body.state).toBe("cancelled");
+    const doubt = await doubtful();
+    expect((await ada.post(`/console/deliveries/${doubt.id}/cancel`, {})).status).toBe(409);
   });
 });
 

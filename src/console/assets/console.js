@@ -152,6 +152,8 @@ function press(key) {
   if (isSelected) return button?.click();
   const link = (item ?? document.querySelector(".now"))?.querySelector(`.offers a[data-key="${CSS.escape(key)}"]`);
   if (link) return link.click();
+  const own = document.querySelector(`.now button[data-key="${CSS.escape(key)}"]`);
+  if (own) return own.click();
   if (!item || !button?.hasAttribute("formaction")) return;
   boxOf(item).checked = true;
   button.click();
