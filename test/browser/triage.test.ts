@@ -108,6 +108,8 @@ describe("with the keyboard alone", () => {
     await page.keyboard.type("the outage of today");
     await page.keyboard.press("Enter");
     await page.getByText("3 items were abandoned.").waitFor();
+    // The next one is where the first of them was: none before it is passed over.
+    expect(await focusedRecipient(page)).toContain(doubtful[2]?.to);
     const states = await Promise.all(doubtful.map(({ id }) => stateOf(id)));
     expect(states.flatMap((state, n) => (state === "failed" ? [n] : []))).toEqual([0, 1, 3]);
     await abandonAll();

@@ -230,7 +230,9 @@ addEventListener("pagehide", () => {
   if (!document.querySelector(".queue") || list.length === 0) return;
   const checked = all('.queue input[name="ids"]:checked').map((box) => box.value);
   const place = Math.max(0, list.indexOf(focused()));
-  sessionStorage.setItem("left", JSON.stringify({ place, checked }));
+  // Several decided at once: what comes next is where the first of them was.
+  const first = list.findIndex((item) => boxOf(item)?.checked);
+  sessionStorage.setItem("left", JSON.stringify({ place, first: first === -1 ? place : first, checked }));
 });
 document.addEventListener("click", (event) => {
   if (event.target.closest?.("[data-back]")) sessionStorage.setItem("back", "yes");
@@ -242,7 +244,7 @@ function comeBack() {
   if (!document.querySelector(".queue") || left === null || !(isBack || isDone)) return;
   sessionStorage.removeItem("back");
   const list = items();
-  list[Math.min(list.length - 1, left.place)]?.focus();
+  list[Math.min(list.length - 1, isDone ? left.first : left.place)]?.focus();
   if (isDone) return;
   for (const item of list) if (left.checked.includes(item.dataset.id)) boxOf(item).checked = true;
   countSelected();
