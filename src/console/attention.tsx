@@ -31,14 +31,7 @@ export async function showQueue(page: Page) {
       <h1>Needs attention</h1>
       <Done page={page} />
       <Filters query={query} summary={summary} />
-      <div
-        id="queue"
-        hx-get={address(QUEUE, query)}
-        hx-trigger="every 5s"
-        hx-select="#queue"
-        hx-swap="outerHTML"
-        data-keyboard="queue"
-      >
+      <div id="queue" hx-get={address(QUEUE, query)} hx-trigger="every 5s" hx-select="#queue" hx-swap="outerHTML">
         <Reasons summary={summary} query={query} />
         {items.data.length === 0 ? (
           <Empty summary={summary} query={query} />

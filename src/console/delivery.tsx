@@ -32,14 +32,7 @@ export async function showDelivery(page: Page) {
         <Text value={delivery.name} max={120} />
       </h1>
       <Done page={page} />
-      <div
-        id="now"
-        hx-get={addressOf(delivery.id)}
-        hx-trigger="every 5s"
-        hx-select="#now"
-        hx-swap="outerHTML"
-        data-keyboard="delivery"
-      >
+      <div id="now" hx-get={addressOf(delivery.id)} hx-trigger="every 5s" hx-select="#now" hx-swap="outerHTML">
         <Now page={page} delivery={delivery} item={item} timeline={timeline.data} />
         {delivery.attempts.length > 0 && <Attempts attempts={delivery.attempts} />}
         <Windows delivery={delivery} providers={providers} />

@@ -35,17 +35,16 @@ const isOffer = (answer: Offer | Refusal): answer is Offer => "risk" in answer;
 
 /** What a person may do about this item now. The answer changes by itself when the key's window closes. */
 export function offers(doubtful: Doubtful, table: Capability, now: Millis): readonly Offer[] {
-  return (["mark_sent", "resend_same_key", "resend", "abandon"] as const)
-    .map((action) => judge(action, doubtful, table, now))
-    .filter(isOffer);
+  return judgements(doubtful, table, now).filter(isOffer);
 }
 
 /** What cannot be done now, and why. */
 export function refusals(doubtful: Doubtful, table: Capability, now: Millis): readonly Refusal[] {
-  return (["mark_sent", "resend_same_key", "resend", "abandon"] as const)
-    .map((action) => judge(action, doubtful, table, now))
-    .filter((answer): answer is Refusal => !isOffer(answer));
+  return judgements(doubtful, table, now).filter((answer): answer is Refusal => !isOffer(answer));
 }
+
+const judgements = (doubtful: Doubtful, table: Capability, now: Millis): readonly (Offer | Refusal)[] =>
+  (["mark_sent", "resend_same_key", "resend", "abandon"] as const).map((action) => judge(action, doubtful, table, now));
 
 /** Is this action offered now, and what does it risk; or why is it not? */
 export function judge(action: Action, doubtful: Doubtful, table: Capability, now: Millis): Offer | Refusal {

@@ -1,21 +1,17 @@
-import type { AddressInfo } from "node:net";
-import { createServer, type Server } from "node:net";
+import { type AddressInfo, createServer, type Server } from "node:net";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type TestDatabase, testDatabase } from "../support/database.ts";
 import { until } from "../support/pipeline.ts";
 import { expectAccessible } from "./accessible.ts";
-import { complaints, type Desk, openDesk, picture } from "./desk.ts";
+import { complaints, picture } from "./desk.ts";
+import { desk, useDesk } from "./rig.ts";
 
-let database: TestDatabase;
-let desk: Desk;
+useDesk();
 /** Whoever connects to it has loaded something. */
 let tracker: Server;
 let connections = 0;
 let remote: string;
 beforeAll(async () => {
-  database = await testDatabase();
-  desk = await openDesk({ DATABASE_URL: database.url });
   tracker = createServer((socket) => {
     connections += 1;
     socket.destroy();
@@ -23,10 +19,8 @@ beforeAll(async () => {
   await new Promise<void>((resolve) => tracker.listen(0, "127.0.0.1", resolve));
   remote = `http://127.0.0.1:${(tracker.address() as AddressInfo).port}`;
 });
-afterAll(async () => {
-  await desk.close();
+afterAll(() => {
   tracker.close();
-  await database.close();
 });
 afterEach(() => {
   expect(connections, "connections to a server that a message names").toBe(0);

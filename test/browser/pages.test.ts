@@ -1,17 +1,14 @@
 import type { Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { apply, receipt } from "../support/receipts.ts";
 import { expectAccessible } from "./accessible.ts";
-import { complaints, type Desk, type Doubtful, openDesk, picture, tenInDoubt } from "./desk.ts";
+import { complaints, type Doubtful, picture, tenInDoubt } from "./desk.ts";
+import { database, desk, useDesk } from "./rig.ts";
 
-let database: TestDatabase;
-let desk: Desk;
+useDesk();
 let doubtful: readonly Doubtful[];
 let sent: string;
 beforeAll(async () => {
-  database = await testDatabase();
-  desk = await openDesk({ DATABASE_URL: database.url });
   doubtful = await tenInDoubt(desk);
   sent = await desk.post({
     name: "welcome/1",
@@ -26,10 +23,6 @@ beforeAll(async () => {
   await admin.goto("/console/suppressions");
   await suppress(admin);
   await makeKey(admin);
-});
-afterAll(async () => {
-  await desk.close();
-  await database.close();
 });
 afterEach(() => {
   expect(complaints()).toEqual([]);

@@ -1,18 +1,9 @@
 import type { Page } from "playwright-core";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { type TestDatabase, testDatabase } from "../support/database.ts";
-import { complaints, type Desk, openDesk, picture, signIn, tenInDoubt } from "./desk.ts";
+import { expect, test } from "vitest";
+import { complaints, picture, signIn, tenInDoubt } from "./desk.ts";
+import { desk, useDesk } from "./rig.ts";
 
-let database: TestDatabase;
-let desk: Desk;
-beforeAll(async () => {
-  database = await testDatabase();
-  desk = await openDesk({ DATABASE_URL: database.url });
-});
-afterAll(async () => {
-  await desk.close();
-  await database.close();
-});
+useDesk();
 
 const button = (page: Page, name: string | RegExp) => page.getByRole("button", { name });
 const said = (page: Page, text: string) => page.getByText(text).first().waitFor();

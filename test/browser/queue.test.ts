@@ -1,22 +1,15 @@
 import { sql } from "kysely";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { beforeAll, expect, test } from "vitest";
 import { manyInDoubt } from "../support/doubt.ts";
-import { complaints, type Desk, openDesk, picture } from "./desk.ts";
+import { complaints, picture } from "./desk.ts";
+import { database, desk, useDesk } from "./rig.ts";
 
 const ITEMS = 5_000;
 
-let database: TestDatabase;
-let desk: Desk;
+useDesk();
 beforeAll(async () => {
-  database = await testDatabase();
-  desk = await openDesk({ DATABASE_URL: database.url });
   await manyInDoubt(database.db, ITEMS);
   await sql`analyze`.execute(database.db);
-});
-afterAll(async () => {
-  await desk.close();
-  await database.close();
 });
 
 /** Milliseconds; the median of five. */

@@ -1,20 +1,11 @@
 import type { Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { ADMIN_KEY } from "../proof/service.ts";
-import { type TestDatabase, testDatabase } from "../support/database.ts";
 import { until } from "../support/pipeline.ts";
-import { complaints, type Desk, type Doubtful, openDesk, picture, tenInDoubt } from "./desk.ts";
+import { complaints, type Doubtful, picture, tenInDoubt } from "./desk.ts";
+import { desk, useDesk } from "./rig.ts";
 
-let database: TestDatabase;
-let desk: Desk;
-beforeAll(async () => {
-  database = await testDatabase();
-  desk = await openDesk({ DATABASE_URL: database.url });
-});
-afterAll(async () => {
-  await desk.close();
-  await database.close();
-});
+useDesk();
 afterEach(() => {
   expect(complaints()).toEqual([]);
 });
