@@ -32,7 +32,7 @@ export interface HeldAttempt {
 }
 
 /**
- * Who says so. `answer`: the provider, through the worker `by`. `never_called`: the worker `by`, about its own claim.
+ * Who says so. `answer`: the provider, through the claim of `by`. `never_called`: whoever made the claim `by`, about that claim alone.
  * `lease`: anybody who finds that the lease has run out. `receipt`: the provider, afterwards, by a webhook or when asked.
  */
 export type Witness =

@@ -14,6 +14,8 @@ export interface Claim {
   readonly deliveryId: DeliveryId;
   readonly producerId: ProducerId;
   readonly number: AttemptNumber;
+  /** Whose claim it is, of which batch. */
+  readonly claimedBy: string;
   readonly generation: number;
   readonly idempotencyKey: string;
   /** The effective recipient. */
@@ -27,8 +29,11 @@ export interface ClaimRequest {
   readonly channel: string;
   /** At most this many. */
   readonly limit: number;
-  /** Random per boot: an identity that a restarted process does not share. */
-  readonly workerId: string;
+  /**
+   * Who claims: of no other batch, ever. A batch whose commit is in doubt is given back by this name, perhaps late; by then its
+   * worker may have claimed the same attempts anew.
+   */
+  readonly claimedBy: string;
   readonly leaseMs: number;
   /** Absent: the channel is not paced. */
   readonly pacing?: Pacing;
@@ -77,7 +82,7 @@ export async function claimDue(
       const limit = most + (pacer?.scanMore ?? 0);
       const batch = await lockOrProbe(tx, request, limit);
       await pacer?.look(batch.due);
-      const { claims, asides, left } = judge(batch, most, pacer, decide);
+      const { claims, asides, left } = judge(batch, most, pacer, request.claimedBy, decide);
       written = claims;
       if (claims.length > 0) await openAttempts(tx, request, claims);
       if (asides.length > 0) await setAside(tx, channel, asides);
@@ -104,7 +109,13 @@ async function lockOrProbe(
 }
 
 /** Each delivery in its turn. `left`: there were more that could be called than may be. */
-function judge({ due, now }: DueBatch, most: number, pacer: Pacer | null, decide: (due: Due, now: Millis) => Decision) {
+function judge(
+  { due, now }: DueBatch,
+  most: number,
+  pacer: Pacer | null,
+  claimedBy: string,
+  decide: (due: Due, now: Millis) => Decision,
+) {
   const claims: Claim[] = [];
   const asides: Aside[] = [];
   let left = false;
@@ -118,17 +129,18 @@ function judge({ due, now }: DueBatch, most: number, pacer: Pacer | null, decide
     if (decision.act === "claim" || (decision.act === "hold" && decision.reason === "rate_limited")) {
       pacer?.take(delivery);
     }
-    if (decision.act === "claim") claims.push(claimFor(delivery, decision));
+    if (decision.act === "claim") claims.push(claimFor(delivery, claimedBy, decision));
     else asides.push({ due: delivery, decision });
   }
   return { claims, asides, left };
 }
 
-function claimFor(due: Due, decision: { generation: number; repeats: boolean }): Claim {
+function claimFor(due: Due, claimedBy: string, decision: { generation: number; repeats: boolean }): Claim {
   return {
     deliveryId: due.id,
     producerId: due.producerId,
     number: (due.attemptCount + 1) as AttemptNumber,
+    claimedBy,
     generation: decision.generation,
     idempotencyKey: idempotencyKey(due.id, decision.generation),
     to: due.movedTo ?? due.recipient,
@@ -163,14 +175,14 @@ async function openAttempts(tx: Transaction<Schema>, request: ClaimRequest, clai
     ), logged as (
       insert into events (type, delivery_id, producer_id, data)
       select 'delivery.claimed', claim.delivery_id, claim.producer_id, json_strip_nulls(json_build_object(
-        'attempt', claim.number, 'idempotency_key', claim.idempotency_key, 'claimed_by', ${request.workerId}::text,
+        'attempt', claim.number, 'idempotency_key', claim.idempotency_key, 'claimed_by', ${request.claimedBy}::text,
         'moved_to', case when claim.recipient <> claimed.recipient then claim.recipient end))
       from claim join claimed on claimed.id = claim.delivery_id
     )
     insert into attempts (delivery_id, producer_id, number, ladder, generation, idempotency_key, recipient,
       claimed_at, claimed_by, lease_expires_at)
     select claim.delivery_id, claim.producer_id, claim.number, claimed.ladder, claim.generation, claim.idempotency_key,
-      claim.recipient, ledger_now(), ${request.workerId}::text,
+      claim.recipient, ledger_now(), ${request.claimedBy}::text,
       ledger_now() + ${request.leaseMs}::double precision * interval '1 millisecond'
     from claim join claimed on claimed.id = claim.delivery_id and claimed.producer_id = claim.producer_id`.execute(tx);
   if (numAffectedRows !== BigInt(claims.length)) {

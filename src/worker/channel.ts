@@ -66,6 +66,7 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
   /** Of those, the ones whose outcome is not known yet. */
   let unanswered = 0;
   let crowded = false;
+  let batches = 0;
   const loop = run();
 
   async function run(): Promise<void> {
@@ -106,8 +107,10 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
   }
 
   async function claim(limit: number): Promise<Claimed> {
-    const { workerId, leaseMs } = deps;
-    const request = { channel: channel.id, limit, workerId, leaseMs, pacing: channel.pacing, crowded };
+    batches += 1;
+    const claimedBy = `${deps.workerId}/${channel.id}/${batches}`;
+    const { leaseMs } = deps;
+    const request = { channel: channel.id, limit, claimedBy, leaseMs, pacing: channel.pacing, crowded };
     try {
       return await claimDue(deps.db, request, (delivery, now) => decideDue(delivery, capability, now));
     } catch (error) {
@@ -166,7 +169,7 @@ export function startChannelWorker(channel: ChannelSettings, deps: ChannelWorker
       producerId,
       number,
       outcome,
-      witness: { source, by: deps.workerId },
+      witness: { source, by: claim.claimedBy },
       credentials: channel.credentials,
       answer: answer && { phase: answer.phase, status: answer.status, code: answer.code, message: answer.message },
       ...(answer && latencyMs !== null && { call: { latencyMs, limitPerSecond: answer.limitPerSecond } }),

@@ -34,8 +34,8 @@ const probeTime = (id = "sandbox") =>
 const allDue = () => sql`update deliveries set next_attempt_at = ledger_now() where state = 'pending'`.execute(db());
 
 const request = { channel: "sandbox", limit: 50, leaseMs: 60_000 };
-const claims = async (workerId: string): Promise<readonly Claim[]> =>
-  (await claimDue(db(), { ...request, workerId }, (due, now) => decideDue(due, table(), now))).claims;
+const claims = async (claimedBy: string): Promise<readonly Claim[]> =>
+  (await claimDue(db(), { ...request, claimedBy }, (due, now) => decideDue(due, table(), now))).claims;
 
 const settled = (claim: Claim, outcome: Partial<Outcome>, by = "dead"): Settlement => ({
   ...accepted(claim),
@@ -230,7 +230,7 @@ describe("the cost", () => {
     const made: Claim[] = [];
     for (const id of ids) {
       await take(db(), ...Array.from({ length: 8 }, () => ({ channel: id })));
-      const batch = await claimDue(db(), { ...request, channel: id, workerId: "dead" }, (due, now) =>
+      const batch = await claimDue(db(), { ...request, channel: id, claimedBy: "dead" }, (due, now) =>
         decideDue(due, table(), now),
       );
       made.push(...batch.claims);

@@ -19,7 +19,7 @@ describe("claims", () => {
     const request = { channel: "sandbox", limit: 5, leaseMs: 60_000 };
     const won = await Promise.all(
       Array.from({ length: 20 }, (_, i) =>
-        claimDue(database.db, { ...request, workerId: `w${i}` }, (due, now) => decideDue(due, table(), now)),
+        claimDue(database.db, { ...request, claimedBy: `w${i}` }, (due, now) => decideDue(due, table(), now)),
       ),
     );
     expect(won.flatMap(({ claims }) => claims)).toHaveLength(1);

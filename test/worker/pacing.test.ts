@@ -22,8 +22,8 @@ const rate = (perSecond: number): Pacing => ({ perSecond, perRecipient: [], sour
 const TELEGRAM = pacingOf(capabilityOf("telegram").limits, null);
 const many = (n: number, more: object = {}) => take(db(), ...Array.from({ length: n }, () => more));
 
-const claim = (pacing: Pacing, more: { channel?: string; limit?: number; workerId?: string } = {}) =>
-  claimDue(db(), { channel: "sandbox", limit: 64, workerId: "w", leaseMs: 60_000, pacing, ...more }, (due, now) =>
+const claim = (pacing: Pacing, more: { channel?: string; limit?: number; claimedBy?: string } = {}) =>
+  claimDue(db(), { channel: "sandbox", limit: 64, claimedBy: "w", leaseMs: 60_000, pacing, ...more }, (due, now) =>
     decideDue(due, table(), now),
   );
 /** Time passes for the rate and for every recipient. */
@@ -61,10 +61,10 @@ describe("a channel's rate", () => {
     await many(400);
     const made: { from: number; to: number; calls: number }[] = [];
     const end = performance.now() + 2_300;
-    async function claimer(workerId: string): Promise<void> {
+    async function claimer(claimedBy: string): Promise<void> {
       while (performance.now() < end) {
         const from = performance.now();
-        const { claims } = await claim(rate(perSecond), { workerId });
+        const { claims } = await claim(rate(perSecond), { claimedBy });
         if (claims.length > 0) made.push({ from, to: performance.now(), calls: claims.length });
       }
     }

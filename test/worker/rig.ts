@@ -39,8 +39,8 @@ export async function post(to = "accept@sandbox"): Promise<DeliveryId> {
 }
 
 /** A claim as a worker makes it, and then nothing more: the worker dies. */
-export async function claimAndDie(leaseMs = 60_000, workerId = "dead"): Promise<Claim> {
-  const { claims } = await claimDue(database.db, { channel: "sandbox", limit: 1, workerId, leaseMs }, (due, now) =>
+export async function claimAndDie(leaseMs = 60_000, claimedBy = "dead"): Promise<Claim> {
+  const { claims } = await claimDue(database.db, { channel: "sandbox", limit: 1, claimedBy, leaseMs }, (due, now) =>
     decideDue(due, table(), now),
   );
   const [claim] = claims;

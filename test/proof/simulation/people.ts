@@ -10,7 +10,7 @@ import type { Decision, Notice, Post } from "../checker/history.ts";
 import type { PlannedDelivery } from "./plan.ts";
 import type { Process } from "./process.ts";
 import type { Made } from "./provider.ts";
-import { CHANNELS, PRODUCER, type World } from "./world.ts";
+import { PRODUCER, type World } from "./world.ts";
 
 /** A request's end, as whoever sent it sees it: an answer, an error of the service's, or (null) nothing at all. */
 type Answered<T> = { readonly value: T } | { readonly error: unknown } | null;
@@ -277,4 +277,3 @@ export class People {
 
 const STATUS = { accepted: 202, known: 200, reused: 422, remembered: 200, too_late: 422 } as const;
 
-export const channelNames = Object.keys(CHANNELS);

@@ -168,8 +168,12 @@ export class SimulatedProvider {
     const { message } = JSON.parse(body) as { message: { text: string } };
     const key = windowMs === null ? null : idempotencyKey;
     const number = this.calls.push({ at: now, channel, to, contents: message.text, key, body, messageId: null }) - 1;
+    if (fate === "credentials") {
+      this.underWay -= 1;
+      return answer(this.#travel(), answers.credentials);
+    }
     const known = key === null ? undefined : this.#keys.get(key);
-    if (known && windowMs !== null && now < known.at + windowMs && fate !== "credentials") {
+    if (known && windowMs !== null && now < known.at + windowMs) {
       this.underWay -= 1;
       return answer(this.#travel(), this.#recognised(known, body, fate));
     }
@@ -220,8 +224,6 @@ export class SimulatedProvider {
       case "errorBefore":
       case "errorAfter":
         return answers.serverError;
-      case "credentials":
-        return answers.credentials;
       default:
         return { code: "ECONNRESET" };
     }

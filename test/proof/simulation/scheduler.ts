@@ -13,8 +13,12 @@ export interface Event {
   run: (() => unknown) | null;
 }
 
-/** Macro-task of the real event loop: before it, all that promises have to do is done. */
-const settle = globalThis.setImmediate;
+/** Node runs a tick when no promise has anything left to do. Now and then the real event loop has its turn, too. */
+const settle = (resolve: () => void, turn: number): void => {
+  if (turn % 1_000 === 0) turnOfTheLoop(resolve);
+  else process.nextTick(resolve);
+};
+const turnOfTheLoop = globalThis.setImmediate;
 
 /**
  * Simulated time. Events happen one after the other, by their time; what the code under test does because of one is done
@@ -66,7 +70,7 @@ export class Scheduler {
       this.current = owner;
       const promise = run();
       if (promise instanceof Promise) await promise;
-      if (owner) await new Promise<void>((resolve) => settle(resolve));
+      if (owner) await new Promise<void>((resolve) => settle(resolve, this.events));
       this.current = null;
       if (isOver()) return;
     }

@@ -2,7 +2,7 @@ import { check, type Violation } from "../checker/check.ts";
 import type { History } from "../checker/history.ts";
 import type { Twin } from "./database/server.ts";
 import type { Fault } from "./faults.ts";
-import { channelNames, Front, People } from "./people.ts";
+import { Front, People } from "./people.ts";
 import type { Process } from "./process.ts";
 import { Workers } from "./workers.ts";
 import { RESEND_WINDOW_MS, type Scope, WHOLE, World } from "./world.ts";
@@ -37,12 +37,13 @@ export async function simulate(seed: number, { scope = WHOLE, trace, twin }: Sim
   scheduler.at(world.beginning + plan.troubleMs, null, () => {
     world.trace("all faults are over");
     faults.isOver = true;
-    for (const channel of channelNames) people.resume(channel);
+    tidyUp(world, people);
   });
   const isOver = () =>
     world.outstanding === 0 &&
     Object.values(providers).every(({ underWay }) => underWay === 0) &&
     [...network.server.model.deliveries.rows(null)].every(({ state }) => state !== "pending" && state !== "claimed") &&
+    [...network.server.model.attempts.rows(null)].every((attempt) => attempt.settled_at !== null) &&
     workers.areDone;
   const calm = CALM_MS + 10 * (plan.pollMs + plan.sweepMs);
   await scheduler.run(Math.max(world.beginning + plan.troubleMs, endOfPause(world)) + calm, isOver);
@@ -53,6 +54,13 @@ export async function simulate(seed: number, { scope = WHOLE, trace, twin }: Sim
 }
 
 const endOfPause = ({ beginning, plan }: World): number => beginning + (plan.pause?.until ?? 0);
+
+/** With the faults over, an operator looks every minute whether a channel is held, and resumes it. */
+function tidyUp(world: World, people: People): void {
+  const held = [...world.network.server.model.channels.rows(null)].filter(({ paused_at: at }) => at !== null);
+  for (const { id } of held) if (world.scheduler.now > endOfPause(world)) people.resume(id);
+  world.scheduler.after(60_000, null, () => tidyUp(world, people));
+}
 
 /** The faults of a process, and of the world, between two steps of it. */
 function strike(world: World, workers: Workers, process: Process): boolean {
