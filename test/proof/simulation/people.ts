@@ -276,4 +276,3 @@ export class People {
 }
 
 const STATUS = { accepted: 202, known: 200, reused: 422, remembered: 200, too_late: 422 } as const;
-

@@ -170,12 +170,14 @@ export class SimulatedProvider {
     const number = this.calls.push({ at: now, channel, to, contents: message.text, key, body, messageId: null }) - 1;
     if (fate === "credentials") {
       this.underWay -= 1;
-      return answer(this.#travel(), answers.credentials);
+      answer(this.#travel(), answers.credentials);
+      return;
     }
     const known = key === null ? undefined : this.#keys.get(key);
     if (known && windowMs !== null && now < known.at + windowMs) {
       this.underWay -= 1;
-      return answer(this.#travel(), this.#recognised(known, body, fate));
+      answer(this.#travel(), this.#recognised(known, body, fate));
+      return;
     }
     const remembered: Remembered = { at: now, body, messageId: null };
     if (key !== null) this.#keys.set(key, remembered);

@@ -56,7 +56,10 @@ class Disk {
         return {
           settlements,
           unreadable: 0,
-          done: () => written(() => names.forEach((name) => this.#files.delete(name))),
+          done: () =>
+            written(() => {
+              for (const name of names) this.#files.delete(name);
+            }),
         };
       },
     };

@@ -1,15 +1,5 @@
 import { attemptsOf } from "./claims.ts";
-import {
-  type AttemptRow,
-  attemptKey,
-  byText,
-  date,
-  type ItemRow,
-  type Json,
-  type Model,
-  type Result,
-  stripped,
-} from "./model.ts";
+import { attemptKey, byText, date, type ItemRow, type Json, type Model, type Result, stripped } from "./model.ts";
 import type { Statement } from "./statement.ts";
 import { Blocked, type Tx } from "./tables.ts";
 
@@ -208,5 +198,3 @@ export const SETTLEMENTS: readonly Statement[] = [
   ["insert into attention_items (id", openPlainItem],
   ["'attention.closed'", closeItems],
 ];
-
-export type { AttemptRow };
