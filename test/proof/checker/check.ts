@@ -11,7 +11,7 @@ import {
   toldInTheFeed,
 } from "./deliveries.ts";
 import type { History } from "./history.ts";
-import { type Story, storiesOf } from "./story.ts";
+import { nameOf, type Story, storiesOf } from "./story.ts";
 
 /** A rule that a history breaks. */
 export interface Violation {
@@ -42,14 +42,9 @@ export function check(history: History): readonly Violation[] {
       for (const what of rule(story)) found.push({ rule: rule.name, delivery: story.delivery.name, what });
     }
   }
-  const whole: Readonly<Record<string, Iterable<string>>> = {
-    nothingIsLost: nothingIsLost(history, stories),
-    nothingFromNowhere: nothingFromNowhere(history),
-    decisionsStand: decisionsStand(history),
-    receiptsAreKept: receiptsAreKept(history),
-  };
-  for (const [rule, wrong] of Object.entries(whole))
-    for (const what of wrong) found.push({ rule, delivery: null, what });
+  for (const rule of [nothingIsLost, nothingFromNowhere, decisionsStand, receiptsAreKept]) {
+    for (const what of rule(history, stories)) found.push({ rule: rule.name, delivery: null, what });
+  }
   return found;
 }
 
@@ -63,7 +58,7 @@ function* nothingIsLost({ posts }: History, stories: readonly Story[]): Iterable
     else if (found[0]?.delivery.name !== name)
       yield `${name} was acknowledged with the id of ${found[0]?.delivery.name}`;
   }
-  for (const [name, same] of Map.groupBy(stories, ({ delivery }) => `${delivery.producer_id} ${delivery.name}`)) {
+  for (const [name, same] of Map.groupBy(stories, ({ delivery }) => nameOf(delivery))) {
     if (same.length > 1) yield `${name} is ${same.length} times in the ledger`;
   }
 }

@@ -18,7 +18,7 @@ export interface Story {
   readonly notices: readonly Notice[];
 }
 
-const nameOf = (one: { readonly producer_id: string; readonly name: string }): string =>
+export const nameOf = (one: { readonly producer_id: string; readonly name: string }): string =>
   `${one.producer_id} ${one.name}`;
 
 /** One story a row of `deliveries`. */

@@ -1,35 +1,38 @@
 import { Random } from "./random.ts";
 
-/** What can go wrong where a process waits for something, or something is done for it. */
-export const FAULTS = {
+/**
+ * What can go wrong where a process waits for something, or something is done for it, and how likely it is where that is
+ * asked: a history has some of them often, some seldom, some not at all.
+ */
+export const RATES = {
   /** The process is killed at this await. */
-  death: "",
+  death: [0, 0.002, 0.01],
   /** It is stopped for a while; its clock goes on. */
-  stop: "",
+  stop: [0, 0.001, 0.005],
   /** Its whole machine is: its clock stands, too. */
-  suspend: "",
+  suspend: [0, 0, 0.002],
   /** The connection is lost, and the statement was never executed. */
-  lostBefore: "",
+  lostBefore: [0, 0.002, 0.01],
   /** The connection is lost after the statement was executed: of a commit, the answer alone. */
-  lostAfter: "",
+  lostAfter: [0, 0.002, 0.01],
   /** The server refuses the commit: nothing of the transaction stays. */
-  commitRefused: "",
+  commitRefused: [0, 0.01, 0.05],
   /** A statement takes seconds. */
-  slowStatement: "",
+  slowStatement: [0, 0, 0.005],
   /** The server goes away for a while, and all connections with it. */
-  outage: "",
+  outage: [0, 0, 0.002],
   /** The database's clock jumps. */
-  clockJump: "",
+  clockJump: [0, 0, 0.002],
   /** What the provider answers is not plain success. */
-  provider: "",
+  provider: [0.1, 0.4, 0.8],
   /** Webhooks come late, twice, in another order, or never. */
-  webhook: "",
+  webhook: [0, 0.3, 0.8],
   /** A NOTIFY is lost: the worker finds out at its next poll. */
-  lostWake: "",
+  lostWake: [0, 0.2],
   /** All workers are down for about a day. */
-  night: "",
+  night: [0, 0, 0.001],
 } as const;
-export type Fault = keyof typeof FAULTS;
+export type Fault = keyof typeof RATES;
 
 /**
  * Decides where faults happen. Every question has a number; a replay may allow only some of them (`only`), or no fault of

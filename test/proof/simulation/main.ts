@@ -44,7 +44,9 @@ async function many(from: number, seeds: number): Promise<number> {
   const sums = { deliveries: 0, attempts: 0, calls: 0, messages: 0, faults: 0, broken: 0 };
   const startedAt = process.hrtime.bigint();
   for (let seed = from; seed < from + seeds; seed += 1) {
-    const { violations, history, faults } = await simulate(seed);
+    const { violations, history, faults } = await simulate(seed).catch((cause: unknown) => {
+      throw new Error(`seed ${seed} could not be simulated`, { cause });
+    });
     sums.deliveries += history.tables.deliveries.length;
     sums.attempts += history.tables.attempts.length;
     sums.calls += history.calls.length;

@@ -15,6 +15,8 @@ import { PRODUCER, type World } from "./world.ts";
 /** A request's end, as whoever sent it sees it: an answer, an error of the service's, or (null) nothing at all. */
 type Answered<T> = { readonly value: T } | { readonly error: unknown } | null;
 
+const answerOf = <T>(answered: Answered<T>): T | null => (answered && "value" in answered ? answered.value : null);
+
 const PATIENCE_MS = 30_000;
 
 /** The service's front: the replicas of the API. A request goes to one of them; when it dies, no answer comes. */
@@ -94,7 +96,7 @@ export class People {
     this.#front.ask(
       (db) => intake(db, [posted]),
       (answered) => {
-        const taken = answered && "value" in answered ? answered.value[0] : null;
+        const taken = answerOf(answered)?.[0];
         const status = taken ? STATUS[taken.kind] : answered ? 503 : null;
         const common = { producerId: PRODUCER, name, channel, to, contents, onUnknown, request: posted.request };
         this.posts.push({ ...common, status, id: taken?.id ?? null });
@@ -133,17 +135,16 @@ export class People {
       expires_at: expiresAt?.toISOString(),
     };
     return {
-      ...{
-        producerId: PRODUCER as ProducerId,
-        name,
-        channel,
-        recipient: to,
-        onUnknown,
-        metadata: null,
-        deliverAt,
-        expiresAt,
-      },
-      ...{ occurrence: null, request: JSON.parse(JSON.stringify(request)) as Record<string, unknown> },
+      producerId: PRODUCER as ProducerId,
+      name,
+      channel,
+      recipient: to,
+      onUnknown,
+      metadata: null,
+      deliverAt,
+      expiresAt,
+      occurrence: null,
+      request: JSON.parse(JSON.stringify(request)) as Record<string, unknown>,
     };
   }
 
@@ -153,8 +154,7 @@ export class People {
       this.#front.ask(
         (db) => cancelDelivery(db, deliveryId, PRODUCER as ProducerId, "the producer"),
         (answered) => {
-          const done = answered && "value" in answered ? answered.value : null;
-          this.decisions.push({ kind: "cancel", deliveryId, done });
+          this.decisions.push({ kind: "cancel", deliveryId, done: answerOf(answered) });
           this.#world.outstanding -= 1;
         },
       );
@@ -177,7 +177,7 @@ export class People {
       this.#front.ask(
         (db) => resolveItems(db, [{ ...common, acknowledgesDuplicateRisk: true }], null, capabilityOf),
         (answered) => {
-          const resolved = answered && "value" in answered ? answered.value[0] : null;
+          const resolved = answerOf(answered)?.[0];
           this.#world.trace(`an operator: ${action} of ${item.id}: ${resolved?.kind ?? "no answer"}`);
           if (resolved)
             this.decisions[place] = { kind: "resolve", itemId: item.id, action, done: resolved.kind === "resolved" };
@@ -228,12 +228,12 @@ export class People {
       if (faults.strikes("webhook", 0.5)) continue;
       const times = faults.strikes("webhook", 0.5) ? 2 : 1;
       const notice: Notice = {
-        ...{
-          channel: made.channel,
-          eventId: `${made.messageId}/${index}`,
-          deliveryId: hasTag ? made.deliveryId : null,
-        },
-        ...{ messageId: made.messageId, provesAcceptance: true, acknowledged: false },
+        channel: made.channel,
+        eventId: `${made.messageId}/${index}`,
+        deliveryId: hasTag ? made.deliveryId : null,
+        messageId: made.messageId,
+        provesAcceptance: true,
+        acknowledged: false,
       };
       const place = this.notices.push(notice) - 1;
       for (let time = 0; time < times; time += 1) {

@@ -1,4 +1,4 @@
-import { FAULTS, type Fault } from "./faults.ts";
+import { type Fault, RATES } from "./faults.ts";
 import { Random } from "./random.ts";
 
 export interface PlannedDelivery {
@@ -18,7 +18,6 @@ export interface PlannedDelivery {
 
 /** All that a seed decides before the first event. */
 export interface Plan {
-  readonly seed: number;
   readonly workers: number;
   readonly deliveries: readonly PlannedDelivery[];
   /** Faults happen until then: milliseconds from the beginning. */
@@ -38,36 +37,18 @@ export interface Plan {
   readonly deployAt: number | null;
 }
 
-/** How likely each fault is where it is asked about; a history has some of them often, some seldom, some not at all. */
-const RATES: Readonly<Record<Fault, readonly number[]>> = {
-  death: [0, 0.002, 0.01],
-  stop: [0, 0.001, 0.005],
-  suspend: [0, 0, 0.002],
-  lostBefore: [0, 0.002, 0.01],
-  lostAfter: [0, 0.002, 0.01],
-  commitRefused: [0, 0.01, 0.05],
-  slowStatement: [0, 0, 0.005],
-  outage: [0, 0, 0.002],
-  clockJump: [0, 0, 0.002],
-  provider: [0.1, 0.4, 0.8],
-  webhook: [0, 0.3, 0.8],
-  lostWake: [0, 0.2],
-  night: [0, 0, 0.001],
-};
-
 export function planOf(seed: number): Plan {
   const random = new Random(seed, 1);
   const few = random.between(1, 4);
   const count = random.chance(0.02) ? random.between(10, 14) : few;
   const rates = Object.fromEntries(
-    (Object.keys(FAULTS) as Fault[]).map((fault) => [fault, random.pick(RATES[fault])]),
+    Object.entries(RATES).map(([fault, rates]) => [fault, random.pick<number>(rates)]),
   ) as Record<Fault, number>;
   const providerTimeoutMs = random.between(5, 30) * 1_000;
   const pause = planPause(random);
   // A day of looking every few seconds would be a day of nothing.
   const slowly = pause !== null && pause.until > HOUR_MS ? 50 : 1;
   return {
-    seed,
     workers: random.between(2, 4),
     deliveries: Array.from({ length: count }, (_, index) => planDelivery(index, random)),
     troubleMs: random.between(20, 300) * 1_000,

@@ -50,7 +50,7 @@ export class Scheduler {
     return this.at(this.now + ms, owner, run);
   }
 
-  /** Until `isOver`, or nothing is left, or the time is `end`. Rejects with what the code under test throws where nobody catches it. */
+  /** Until `isOver`, or nothing is left, or the time is `end`. Rejects with what an event throws. */
   async run(end: number, isOver: () => boolean): Promise<void> {
     for (let event = this.#pop(); event; event = this.#pop()) {
       const { owner, run } = event;
@@ -68,8 +68,7 @@ export class Scheduler {
       this.events += 1;
       if (owner && !this.beforeEvent(owner)) continue;
       this.current = owner;
-      const promise = run();
-      if (promise instanceof Promise) await promise;
+      run();
       if (owner) await new Promise<void>((resolve) => settle(resolve, this.events));
       this.current = null;
       if (isOver()) return;

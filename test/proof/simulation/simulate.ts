@@ -1,6 +1,5 @@
 import { check, type Violation } from "../checker/check.ts";
 import type { History } from "../checker/history.ts";
-import type { Twin } from "./database/server.ts";
 import type { Fault } from "./faults.ts";
 import { Front, People } from "./people.ts";
 import type { Process } from "./process.ts";
@@ -18,7 +17,6 @@ export interface Simulated {
 export interface SimulateOptions {
   readonly scope?: Scope;
   readonly trace?: (line: string) => void;
-  readonly twin?: Twin;
 }
 
 /** With all faults over, what is still to be done is done within this time: four rungs, their longest waits, and what they waited for. */
@@ -27,8 +25,8 @@ const CALM_MS = 60 * 60_000;
 const MOST_SKEW_MS = 20 * 60_000;
 
 /** One history, from its seed: what happened in it, and what is wrong with that. */
-export async function simulate(seed: number, { scope = WHOLE, trace, twin }: SimulateOptions = {}): Promise<Simulated> {
-  const world = new World(seed, scope, trace ?? null, twin ?? null);
+export async function simulate(seed: number, { scope = WHOLE, trace }: SimulateOptions = {}): Promise<Simulated> {
+  const world = new World(seed, scope, trace ?? null);
   const { scheduler, plan, faults, providers, network } = world;
   const workers = new Workers(world, trace !== undefined);
   const people = new People(world, new Front(world), (channel) => workers.wake(channel));
@@ -42,8 +40,8 @@ export async function simulate(seed: number, { scope = WHOLE, trace, twin }: Sim
   const isOver = () =>
     world.outstanding === 0 &&
     Object.values(providers).every(({ underWay }) => underWay === 0) &&
-    [...network.server.model.deliveries.rows(null)].every(({ state }) => state !== "pending" && state !== "claimed") &&
-    [...network.server.model.attempts.rows(null)].every((attempt) => attempt.settled_at !== null) &&
+    network.server.model.deliveries.rows(null).every(({ state }) => state !== "pending" && state !== "claimed") &&
+    network.server.model.attempts.rows(null).every((attempt) => attempt.settled_at !== null) &&
     workers.areDone;
   const calm = CALM_MS + 10 * (plan.pollMs + plan.sweepMs);
   await scheduler.run(Math.max(world.beginning + plan.troubleMs, endOfPause(world)) + calm, isOver);

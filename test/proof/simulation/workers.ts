@@ -5,11 +5,10 @@ import { startReconciler } from "../../../src/worker/reconcile.ts";
 import type { Spool } from "../../../src/worker/spool.ts";
 import { startWorker, type Worker } from "../../../src/worker/worker.ts";
 import type { Process } from "./process.ts";
-import type { World } from "./world.ts";
-import { CHANNELS } from "./world.ts";
+import { CHANNELS, type World } from "./world.ts";
 
 /** A log for nobody; where a history is traced, for whoever reads that. */
-export function logOf(world: World, name: string, isTraced: boolean): Logger {
+function logOf(world: World, name: string, isTraced: boolean): Logger {
   const write = (level: string) => (fields: { event?: string; err?: unknown }, text: string) => {
     if (isTraced) world.trace(`${name} ${level} ${fields.event ?? ""} ${text} ${fields.err ? String(fields.err) : ""}`);
   };

@@ -1,7 +1,7 @@
 import type { Db } from "../../../src/store/schema.ts";
 import { type Network, openSimulated } from "./database/connection.ts";
 import type { Model } from "./database/model.ts";
-import { Server, type Twin } from "./database/server.ts";
+import { Server } from "./database/server.ts";
 import { Tx } from "./database/tables.ts";
 import { type Fault, Faults } from "./faults.ts";
 import { type Plan, planOf } from "./plan.ts";
@@ -40,7 +40,7 @@ export class World {
   readonly trace: (what: string) => void;
   #processes = 0;
 
-  constructor(seed: number, scope: Scope, trace: ((line: string) => void) | null, twin: Twin | null) {
+  constructor(seed: number, scope: Scope, trace: ((line: string) => void) | null) {
     const plan = planOf(seed);
     this.plan = {
       ...plan,
@@ -55,11 +55,10 @@ export class World {
     this.random = new Random(seed, 3);
     this.faults = new Faults(seed, rates, scope.only, this.trace);
     const { faults, random, scheduler } = this;
-    const server = new Server(scheduler, twin);
+    const server = new Server(scheduler);
     this.network = { server, faults, random, outageUntil: 0, connections: new Set() };
-    const windowMs = RESEND_WINDOW_MS;
     this.providers = {
-      email: new SimulatedProvider({ channel: "email", windowMs, answers: RESEND }, this),
+      email: new SimulatedProvider({ channel: "email", windowMs: RESEND_WINDOW_MS, answers: RESEND }, this),
       telegram: new SimulatedProvider({ channel: "telegram", windowMs: null, answers: TELEGRAM }, this),
     };
     sim.scheduler = scheduler;

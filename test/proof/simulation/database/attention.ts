@@ -1,5 +1,5 @@
 import { historyOf, isSuppressed } from "./claims.ts";
-import { byText, date, type ItemRow, type Json, type Model, type Result, stripped } from "./model.ts";
+import { byText, columnsOf, date, type ItemRow, type Json, type Model, type Result, stripped } from "./model.ts";
 import { idsOf } from "./settlements.ts";
 import type { Statement } from "./statement.ts";
 import type { Tx } from "./tables.ts";
@@ -23,21 +23,15 @@ function findItems(model: Model, tx: Tx, [ids, , producerId]: readonly unknown[]
     rows: items.flatMap((item) => {
       const delivery = model.deliveries.find(tx, item.delivery_id);
       if (!delivery) return [];
-      const { id, delivery_id, producer_id, channel, reason, detail, resolution, resolved_by, note, lookups } = item;
       return {
-        ...{ id, delivery_id, producer_id, channel, reason, detail, opened_at: date(item.opened_at), assignee: null },
-        ...{ snoozed_until: null, closed_at: date(item.closed_at), resolution, resolved_by, note },
-        ...{
-          lookup_after: date(item.lookup_after),
-          lookups,
-          provider: model.channels.find(tx, delivery.channel)?.provider ?? "unknown",
-        },
-        ...{ state: delivery.state, expires_at: date(delivery.expires_at), now: date(tx.now) },
-        ...{ message: model.messages.find(tx, delivery_id)?.request["message"] ?? null },
-        ...{
-          suppressed: isSuppressed(model, tx, delivery.channel, delivery.recipient),
-          history: historyOf(model, tx, delivery_id),
-        },
+        ...columnsOf(item, "id", "delivery_id", "producer_id", "channel", "reason", "detail", "opened_at", "closed_at"),
+        ...columnsOf(item, "resolution", "resolved_by", "note", "lookup_after", "lookups"),
+        ...columnsOf(delivery, "state", "expires_at"),
+        ...{ assignee: null, snoozed_until: null, now: date(tx.now) },
+        provider: model.channels.find(tx, delivery.channel)?.provider ?? "unknown",
+        message: model.messages.find(tx, delivery.id)?.request["message"] ?? null,
+        suppressed: isSuppressed(model, tx, delivery.channel, delivery.recipient),
+        history: historyOf(model, tx, delivery.id),
       };
     }),
   };

@@ -1,4 +1,14 @@
-import { type AttemptRow, attemptKey, byText, date, type Json, type Model, pairKey, type Result } from "./model.ts";
+import {
+  type AttemptRow,
+  byText,
+  columnsOf,
+  type DeliveryRow,
+  date,
+  type Json,
+  type Model,
+  pairKey,
+  type Result,
+} from "./model.ts";
 import type { Statement } from "./statement.ts";
 import { Blocked, DatabaseError, type Tx } from "./tables.ts";
 
@@ -16,6 +26,24 @@ export const attemptsOf = (model: Model, tx: Tx, deliveryId: string): AttemptRow
 
 export const isSuppressed = (model: Model, tx: Tx, channel: string, recipient: string): boolean =>
   model.suppressions.find(tx, pairKey(channel, recipient.toLowerCase())) !== null;
+
+/** What both who claims and who closes read of a delivery. */
+const dueColumns = (row: DeliveryRow): Json => ({
+  ...columnsOf(
+    row,
+    "id",
+    "producer_id",
+    "recipient",
+    "on_unknown",
+    "attempt_count",
+    "ladder",
+    "ladder_key",
+    "in_doubt",
+  ),
+  ...columnsOf(row, "hold_reason", "next_attempt_at", "expires_at"),
+  moved_to: null,
+  quiet_hours: null,
+});
 
 function lockDue(model: Model, tx: Tx, [channel, probing, limit]: readonly unknown[]): Result {
   const row = model.channels.find(tx, channel as string);
@@ -41,30 +69,32 @@ function lockDue(model: Model, tx: Tx, [channel, probing, limit]: readonly unkno
   return {
     rows: due.map((one) => {
       model.deliveries.lock(tx, one.id);
-      const { id, producer_id, recipient, on_unknown, attempt_count, ladder, ladder_key, in_doubt, hold_reason } = one;
+      const { id, attempt_count } = one;
       const attempts = attempt_count > 0 ? attemptsOf(model, tx, id) : [];
       const last = Math.max(0, ...attempts.map(({ generation }) => generation));
       const history = historyOf(model, tx, id);
       return {
-        ...{
-          id,
-          producer_id,
-          recipient,
-          moved_to: null,
-          on_unknown,
-          attempt_count,
-          ladder,
-          ladder_key,
-          in_doubt,
-          hold_reason,
-        },
-        ...{ next_attempt_at: date(one.next_attempt_at), expires_at: date(one.expires_at) },
-        ...{ request: model.messages.find(tx, id)?.request ?? null, history: history.length > 0 ? history : null },
-        ...{ quiet_hours: null, suppressed: isSuppressed(model, tx, one.channel, recipient) },
-        ...{ frozen_body: model.bodies.find(tx, pairKey(id, last))?.body ?? null, ...common },
+        ...dueColumns(one),
+        request: model.messages.find(tx, id)?.request ?? null,
+        history: history.length > 0 ? history : null,
+        suppressed: isSuppressed(model, tx, one.channel, one.recipient),
+        frozen_body: model.bodies.find(tx, pairKey(id, last))?.body ?? null,
+        ...common,
       };
     }),
   };
+}
+
+/** Deliveries whose time has passed while they waited. */
+function expired(model: Model, tx: Tx, [limit]: readonly unknown[]): Result {
+  const due = [...model.deliveries.rows(tx)]
+    .filter((row) => row.state === "pending" && row.expires_at !== null && row.expires_at <= tx.now)
+    .filter((row) => !model.deliveries.isLockedByOther(tx, row.id))
+    .sort((a, b) => (a.expires_at ?? 0) - (b.expires_at ?? 0))
+    .slice(0, limit as number);
+  for (const { id } of due) model.deliveries.lock(tx, id);
+  const unread = { suppressed: false, request: null, frozen_body: null, history: null };
+  return { rows: due.map((row) => ({ ...dueColumns(row), channel: row.channel, ...unread, now: date(tx.now) })) };
 }
 
 interface Claim {
@@ -76,7 +106,7 @@ interface Claim {
   recipient: string;
 }
 
-function openAttempts(model: Model, tx: Tx, [given, workerId, , leaseMs]: readonly unknown[]): Result {
+function openAttempts(model: Model, tx: Tx, [given, claimedBy, , leaseMs]: readonly unknown[]): Result {
   let affected = 0;
   for (const claim of JSON.parse(given as string) as Claim[]) {
     const { delivery_id, producer_id, number, generation, idempotency_key, recipient } = claim;
@@ -87,11 +117,11 @@ function openAttempts(model: Model, tx: Tx, [given, workerId, , leaseMs]: readon
     model.tell(tx, "delivery.claimed", delivery_id, producer_id, {
       attempt: number,
       idempotency_key,
-      claimed_by: workerId,
+      claimed_by: claimedBy,
     });
-    model.attempts.put(tx, attemptKey(delivery_id, number), {
+    model.attempts.put(tx, pairKey(delivery_id, number), {
       ...{ delivery_id, producer_id, number, ladder: delivery.ladder, generation, idempotency_key, recipient },
-      ...{ claimed_at: tx.now, claimed_by: workerId as string, lease_expires_at: tx.now + (leaseMs as number) },
+      ...{ claimed_at: tx.now, claimed_by: claimedBy as string, lease_expires_at: tx.now + (leaseMs as number) },
       ...{ settled_at: null, verdict: null, reason: null, counted: true, provider_message_id: null },
       ...{ retry_after_s: null, evidence: null, evidence_at: null },
     });
@@ -145,6 +175,7 @@ function expiredLeases(model: Model, tx: Tx, [limit]: readonly unknown[]): Resul
 
 export const CLAIMS: readonly Statement[] = [
   ["with ready_channel as", lockDue],
+  ["d.expires_at <= ledger_now()", expired],
   ["'delivery.claimed'", openAttempts],
   ["as held (id uuid", hold],
   ["update deliveries set state = ", end],

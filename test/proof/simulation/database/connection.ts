@@ -128,29 +128,35 @@ export class Connection implements DatabaseConnection {
     server.scheduler.after(slow + random.next() * LONGEST_TRAVEL_MS, null, () => this.#arrive(sent));
   }
 
-  async #arrive(sent: Sent): Promise<void> {
+  #arrive(sent: Sent): void {
+    const outcome = this.#carryOut(sent);
+    if (typeof outcome === "string") this.lose(outcome);
+    else if (outcome !== null) this.#answer(sent, outcome);
+  }
+
+  /** The answer; or with which code the connection is lost; null: the statement waits for a lock. */
+  #carryOut(sent: Sent): Result | DatabaseError | string | null {
     const { server, faults, outageUntil } = this.#network;
-    if (!this.session.isOpen || server.scheduler.now < outageUntil) return await this.lose("ECONNREFUSED");
+    if (!this.session.isOpen || server.scheduler.now < outageUntil) return "ECONNREFUSED";
     const isCommit = sent.text === "commit";
-    if (this.#process.alive && faults.strikes("lostBefore", isCommit ? 10 : 1))
-      return await this.lose("CONNECTION_CLOSED");
+    if (this.#process.alive && faults.strikes("lostBefore", isCommit ? 10 : 1)) return "CONNECTION_CLOSED";
     if (isCommit && faults.strikes("commitRefused")) {
-      await server.end(this.session, false);
-      return this.#answer(sent, new DatabaseError("53100", "no space left"));
+      server.end(this.session, false);
+      return new DatabaseError("53100", "no space left");
     }
-    let result: Result | null;
     try {
-      result = await server.execute(this.session, sent.text, sent.parameters, () => {
+      const result = server.execute(this.session, sent.text, sent.parameters, () => {
         server.scheduler.after(0, null, () => this.#arrive(sent));
       });
+      if (result === null) return null;
+      const matters = isCommit || this.session.tx === null;
+      const isLost = this.#process.alive && faults.strikes("lostAfter", matters ? 10 : 1);
+      return isLost ? "CONNECTION_CLOSED" : result;
     } catch (error) {
-      return this.#answer(sent, error as Error);
+      // Anything else is a fault of the model's: the product must not take it for one of the database's.
+      if (error instanceof DatabaseError) return error;
+      throw error;
     }
-    if (result === null) return;
-    const matters = isCommit || this.session.tx === null;
-    if (this.#process.alive && faults.strikes("lostAfter", matters ? 10 : 1))
-      return await this.lose("CONNECTION_CLOSED");
-    this.#answer(sent, result);
   }
 
   #answer(sent: Sent, answer: Result | Error): void {
@@ -166,10 +172,10 @@ export class Connection implements DatabaseConnection {
   }
 
   /** The connection is no more: the server undoes what was not committed, the process learns of it. */
-  async lose(code: string): Promise<void> {
+  lose(code: string): void {
     this.session.isOpen = false;
     this.#network.connections.delete(this);
-    await this.#network.server.end(this.session, false);
+    this.#network.server.end(this.session, false);
     for (const sent of this.#sent.splice(0)) {
       const error = new DatabaseError(code, "the connection was lost");
       this.#network.server.scheduler.after(0, this.#process, () => sent.reject(error));

@@ -1,19 +1,11 @@
-import { byText, type DeliveryRow, date, type Json, type Model, pairKey, type Result } from "./model.ts";
+import { byText, type DeliveryRow, type Json, type Model, pairKey, type Result } from "./model.ts";
 import type { Statement } from "./statement.ts";
 import { Blocked, type Tx } from "./tables.ts";
 
-interface Posted {
-  id: string;
-  producer_id: string;
-  name: string;
-  request_hash: string;
-  channel: string;
-  recipient: string;
-  on_unknown: string;
-  deliver_at: string | null;
-  expires_at: string | null;
-  request: Json;
-}
+type Posted = Pick<
+  DeliveryRow,
+  "id" | "producer_id" | "name" | "request_hash" | "channel" | "recipient" | "on_unknown"
+> & { readonly deliver_at: string | null; readonly expires_at: string | null; readonly request: Json };
 
 const named = (
   model: Model,
@@ -24,7 +16,7 @@ const named = (
     if (row.producer_id === producer_id && row.name === name && model.deliveries.find(null, row.id) === null)
       throw new Blocked(by);
   }
-  return [...model.deliveries.rows(tx)].find((row) => row.producer_id === producer_id && row.name === name);
+  return model.deliveries.rows(tx).find((row) => row.producer_id === producer_id && row.name === name);
 };
 
 const at = (text: string | null): number | null => (text === null ? null : Date.parse(text));
@@ -41,17 +33,8 @@ function insertNew(model: Model, tx: Tx, [given]: readonly unknown[]): Result {
     const { id, producer_id, name, request_hash, channel, recipient, on_unknown, request } = one;
     const isLater = deliverAt !== null && deliverAt > tx.now;
     model.deliveries.put(tx, id, {
-      ...{
-        id,
-        producer_id,
-        name,
-        request_hash,
-        channel,
-        recipient,
-        on_unknown,
-        deliver_at: deliverAt,
-        expires_at: expiresAt,
-      },
+      ...{ id, producer_id, name, request_hash, channel, recipient, on_unknown },
+      ...{ deliver_at: deliverAt, expires_at: expiresAt },
       ...{ accepted_at: tx.now, state: "pending", failure: null, hold_reason: isLater ? "scheduled" : null },
       ...{ next_attempt_at: isLater ? deliverAt : tx.now, attempt_count: 0, ladder: 1, ladder_key: "fresh" },
       ...{ in_doubt: false, provider_message_id: null, receipt_status: null, receipt_at: null, settled_at: null },
@@ -76,53 +59,6 @@ function readKnown(model: Model, tx: Tx, [given]: readonly unknown[]): Result {
   };
 }
 
-/** Deliveries whose time has passed while they waited. */
-function expired(model: Model, tx: Tx, [limit]: readonly unknown[]): Result {
-  const due = [...model.deliveries.rows(tx)]
-    .filter((row) => row.state === "pending" && row.expires_at !== null && row.expires_at <= tx.now)
-    .filter((row) => !model.deliveries.isLockedByOther(tx, row.id))
-    .sort((a, b) => (a.expires_at ?? 0) - (b.expires_at ?? 0))
-    .slice(0, limit as number);
-  return {
-    rows: due.map((row) => {
-      model.deliveries.lock(tx, row.id);
-      const {
-        id,
-        producer_id,
-        channel,
-        recipient,
-        on_unknown,
-        attempt_count,
-        ladder,
-        ladder_key,
-        in_doubt,
-        hold_reason,
-      } = row;
-      return {
-        ...{
-          id,
-          producer_id,
-          channel,
-          recipient,
-          moved_to: null,
-          on_unknown,
-          attempt_count,
-          ladder,
-          ladder_key,
-          in_doubt,
-        },
-        ...{
-          hold_reason,
-          next_attempt_at: date(row.next_attempt_at),
-          expires_at: date(row.expires_at),
-          suppressed: false,
-        },
-        ...{ request: null, frozen_body: null, history: null, quiet_hours: null, now: date(tx.now) },
-      };
-    }),
-  };
-}
-
 function cancel(model: Model, tx: Tx, [id, producerId, by]: readonly unknown[]): Result {
   const seen = model.deliveries.find(tx, id as string);
   if (!seen || seen.producer_id !== producerId || seen.state !== "pending" || seen.in_doubt) return { rows: [] };
@@ -141,7 +77,6 @@ function freezeBodies(model: Model, tx: Tx, [given]: readonly unknown[]): Result
 export const INTAKE: readonly Statement[] = [
   ["insert into messages (delivery_id, producer_id, request)", insertNew],
   ["from wanted join tombstones", readKnown],
-  ["d.expires_at <= ledger_now()", expired],
   ["'delivery.cancelled'", cancel],
   ["insert into request_bodies", freezeBodies],
 ];

@@ -118,7 +118,7 @@ export const ADMIN = "00000000-0000-4000-8000-000000000001";
 
 /**
  * The ledger's tables in memory, as far as the pipeline, the receipts and the resolutions use them, with the constraints and
- * triggers of the migrations. That it agrees with PostgreSQL is a check of its own (agree.ts), statement by statement.
+ * triggers of the migrations.
  */
 export class Model {
   readonly deliveries = new Table<DeliveryRow>();
@@ -178,9 +178,14 @@ const FOLLOWS: Readonly<Record<string, readonly string[]>> = {
   failed: ["pending", "sent", "needs_attention"],
 };
 
-export const attemptKey = (id: string, number: number): string => `${id} ${number}`;
 export const pairKey = (a: string, b: string | number): string => `${a} ${b}`;
 export const date = (at: number | null): Date | null => (at === null ? null : new Date(at));
+/** These columns of a row, as the driver gives them: times as dates. */
+export const columnsOf = <Row>(row: Row, ...columns: readonly (keyof Row & string)[]): Json =>
+  Object.fromEntries(
+    columns.map((column) => [column, TIME.test(column) ? date(row[column] as number | null) : row[column]]),
+  );
+const TIME = /_(at|until|after)$/;
 export const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
 /** `json_strip_nulls` of an object's members. */

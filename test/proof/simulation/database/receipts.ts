@@ -1,4 +1,4 @@
-import { byText, date, type Json, type Model, pairKey, type ReceiptRow, type Result, stripped } from "./model.ts";
+import { byText, columnsOf, type Json, type Model, pairKey, type ReceiptRow, type Result, stripped } from "./model.ts";
 import { openItem } from "./settlements.ts";
 import type { Statement } from "./statement.ts";
 import { Blocked, type Tx } from "./tables.ts";
@@ -72,20 +72,8 @@ function insert(model: Model, tx: Tx, [given]: readonly unknown[]): Result {
 }
 
 const matched = (row: ReceiptRow): Json => ({
-  ...{
-    channel: row.channel,
-    event_id: row.event_id,
-    type: row.type,
-    status: row.status,
-    proves_acceptance: row.proves_acceptance,
-  },
-  ...{ occurred_at: date(row.occurred_at), delivery_id: row.delivery_id, producer_id: row.producer_id },
-  ...{
-    provider_message_id: row.provider_message_id,
-    suppresses: row.suppresses,
-    recipients: row.recipients,
-    detail: row.detail,
-  },
+  ...columnsOf(row, "channel", "event_id", "type", "status", "proves_acceptance", "occurred_at", "delivery_id"),
+  ...columnsOf(row, "producer_id", "provider_message_id", "suppresses", "recipients", "detail"),
 });
 
 interface Settled {
@@ -123,12 +111,14 @@ const isNamed = (row: ReceiptRow, one: Settled): boolean =>
 
 /** Another delivery of the channel has that message's id. */
 const isAnothers = (model: Model, tx: Tx, one: Settled): boolean =>
-  [...model.attempts.rows(tx)].some(
-    (attempt) =>
-      attempt.provider_message_id === one.message_id &&
-      attempt.delivery_id !== one.delivery_id &&
-      model.deliveries.find(tx, attempt.delivery_id)?.channel === one.channel,
-  );
+  model.attempts
+    .rows(tx)
+    .some(
+      (attempt) =>
+        attempt.provider_message_id === one.message_id &&
+        attempt.delivery_id !== one.delivery_id &&
+        model.deliveries.find(tx, attempt.delivery_id)?.channel === one.channel,
+    );
 
 function record(model: Model, tx: Tx, [standing, told]: readonly unknown[]): Result {
   for (const { id, status, at } of JSON.parse(standing as string) as { id: string; status: string; at: string }[]) {

@@ -24,18 +24,6 @@ function statementOf(text: string): Statement[1] {
   return only[1];
 }
 
-/** Also carries out what the model does, on another database, and compares (agree.ts). */
-export interface Twin {
-  begin(session: Session): Promise<void>;
-  execute(
-    session: Session,
-    text: string,
-    parameters: readonly unknown[],
-    expected: Result | DatabaseError,
-  ): Promise<void>;
-  end(session: Session, isCommitted: boolean): Promise<void>;
-}
-
 /** One connection, as the server sees it. */
 export class Session {
   tx: Tx | null = null;
@@ -52,12 +40,10 @@ export class Server {
   /** What the database's clock is ahead of the world's, milliseconds. */
   skew = 0;
   readonly scheduler: Scheduler;
-  readonly #twin: Twin | null;
   readonly #holders = new Map<Tx, Session>();
 
-  constructor(scheduler: Scheduler, twin: Twin | null) {
+  constructor(scheduler: Scheduler) {
     this.scheduler = scheduler;
-    this.#twin = twin;
   }
 
   get now(): number {
@@ -65,80 +51,49 @@ export class Server {
   }
 
   /** Runs one statement; null: it waits for a lock, and `retry` will be called when that is free. */
-  async execute(
-    session: Session,
-    text: string,
-    parameters: readonly unknown[],
-    retry: () => void,
-  ): Promise<Result | null> {
+  execute(session: Session, text: string, parameters: readonly unknown[], retry: () => void): Result | null {
     if (text === "begin") {
       session.tx = this.#open(session);
-      await this.#twin?.begin(session);
       return { rows: [] };
     }
     if (text === "commit" || text === "rollback") {
-      await this.end(session, text === "commit" && !session.isAborted);
+      this.end(session, text === "commit" && !session.isAborted);
       return { rows: [] };
     }
     if (session.isAborted) throw new DatabaseError("25P02", "the transaction is aborted");
-    return await this.#run(session, text, parameters, retry);
-  }
-
-  async #run(
-    session: Session,
-    text: string,
-    parameters: readonly unknown[],
-    retry: () => void,
-  ): Promise<Result | null> {
     const run = statementOf(text);
     const isAlone = session.tx === null;
     const tx = session.tx ?? this.#open(session);
     try {
       const result = run(this.model, tx, parameters);
-      if (this.#twin) {
-        if (isAlone) {
-          session.tx = tx;
-          await this.#twin.begin(session);
-        }
-        await this.#twin.execute(session, text, parameters, result);
-        session.tx = tx;
-      }
-      if (isAlone) await this.end(session, true, tx);
+      if (isAlone) this.#close(tx, true);
       return result;
     } catch (error) {
-      if (error instanceof Blocked) {
-        // Alone, it holds nothing that it will not take again.
-        if (isAlone) this.#close(tx, false);
-        if (this.#waitsInACircle(session, error.by)) {
-          await this.#fail(session, isAlone, tx);
-          throw new DatabaseError("40P01", "deadlock detected");
-        }
-        session.waitsFor = error.by;
-        error.by.waiting.push(() => {
-          session.waitsFor = null;
-          retry();
-        });
+      // Alone, it holds nothing that it will not take again.
+      if (isAlone) this.#close(tx, false);
+      if (error instanceof Blocked && !this.#waitsInACircle(session, error.by)) {
+        this.#wait(session, error.by, retry);
         return null;
       }
-      if (error instanceof DatabaseError && this.#twin && !isAlone)
-        await this.#twin.execute(session, text, parameters, error);
-      await this.#fail(session, isAlone, tx);
-      throw error;
+      if (!isAlone) session.isAborted = true;
+      throw error instanceof Blocked ? new DatabaseError("40P01", "deadlock detected") : error;
     }
   }
 
-  async #fail(session: Session, isAlone: boolean, tx: Tx): Promise<void> {
-    if (isAlone) this.#close(tx, false);
-    else session.isAborted = true;
+  #wait(session: Session, by: Tx, retry: () => void): void {
+    session.waitsFor = by;
+    by.waiting.push(() => {
+      session.waitsFor = null;
+      retry();
+    });
   }
 
   /** The transaction ends; without one, nothing happens. */
-  async end(session: Session, isCommitted: boolean, tx: Tx | null = session.tx): Promise<void> {
+  end(session: Session, isCommitted: boolean): void {
+    const { tx } = session;
     session.tx = null;
     session.isAborted = false;
-    if (tx === null) return;
-    await this.#twin?.end(session, isCommitted);
-    this.#close(tx, isCommitted);
+    if (tx !== null) this.#close(tx, isCommitted);
   }
 
   #open(session: Session): Tx {

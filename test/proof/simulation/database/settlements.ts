@@ -1,5 +1,15 @@
 import { attemptsOf } from "./claims.ts";
-import { attemptKey, byText, date, type ItemRow, type Json, type Model, type Result, stripped } from "./model.ts";
+import {
+  byText,
+  columnsOf,
+  date,
+  type ItemRow,
+  type Json,
+  type Model,
+  pairKey,
+  type Result,
+  stripped,
+} from "./model.ts";
 import type { Statement } from "./statement.ts";
 import { Blocked, type Tx } from "./tables.ts";
 
@@ -14,36 +24,11 @@ function lockHeld(model: Model, tx: Tx, [ids]: readonly unknown[]): Result {
   for (const wanted of new Set(idsOf(ids))) {
     const row = model.deliveries.lock(tx, wanted);
     if (row === null) continue;
-    const {
-      id,
-      producer_id,
-      channel,
-      recipient,
-      state,
-      failure,
-      on_unknown,
-      ladder,
-      provider_message_id,
-      receipt_status,
-    } = row;
     rows.push({
-      ...{
-        id,
-        producer_id,
-        channel,
-        provider: model.channels.find(tx, channel)?.provider ?? null,
-        recipient,
-        state,
-        failure,
-      },
-      ...{
-        on_unknown,
-        ladder,
-        provider_message_id,
-        receipt_status,
-        receipt_at: date(row.receipt_at),
-        now: date(tx.now),
-      },
+      ...columnsOf(row, "id", "producer_id", "channel", "recipient", "state", "failure", "on_unknown", "ladder"),
+      ...columnsOf(row, "provider_message_id", "receipt_status", "receipt_at"),
+      provider: model.channels.find(tx, row.channel)?.provider ?? null,
+      now: date(tx.now),
     });
   }
   return { rows };
@@ -53,11 +38,9 @@ function readAttempts(model: Model, tx: Tx, [ids]: readonly unknown[]): Result {
   const rows = [...new Set(idsOf(ids))].flatMap((id) => attemptsOf(model, tx, id));
   return {
     rows: rows.map((row) => ({
-      ...{ delivery_id: row.delivery_id, number: row.number, ladder: row.ladder, generation: row.generation },
-      ...{ recipient: row.recipient, claimed_at: date(row.claimed_at), claimed_by: row.claimed_by },
-      ...{ lease_expires_at: date(row.lease_expires_at), settled_at: date(row.settled_at), verdict: row.verdict },
-      ...{ reason: row.reason, counted: row.counted, retry_after_s: row.retry_after_s },
-      provider_message_id: row.provider_message_id,
+      ...columnsOf(row, "delivery_id", "number", "ladder", "generation", "recipient", "claimed_at", "claimed_by"),
+      ...columnsOf(row, "lease_expires_at", "settled_at", "verdict", "reason", "counted", "retry_after_s"),
+      ...columnsOf(row, "provider_message_id"),
     })),
   };
 }
@@ -110,7 +93,7 @@ function writeVerdicts(model: Model, tx: Tx, [given]: readonly unknown[]): Resul
 }
 
 function writeAttempt(model: Model, tx: Tx, v: Verdict): void {
-  const key = attemptKey(v.delivery_id, v.number);
+  const key = pairKey(v.delivery_id, v.number);
   const attempt = model.attempts.lock(tx, key);
   if (!v.writes || attempt === null) return;
   model.settle(tx, key, {
@@ -139,7 +122,7 @@ export function openItemOf(model: Model, tx: Tx, deliveryId: string): ItemRow | 
   for (const { row, by } of model.items.uncommitted(tx)) {
     if (row.delivery_id === deliveryId && model.items.find(null, row.id) === null) throw new Blocked(by);
   }
-  return [...model.items.rows(tx)].find((row) => row.delivery_id === deliveryId && row.closed_at === null);
+  return model.items.rows(tx).find((row) => row.delivery_id === deliveryId && row.closed_at === null);
 }
 
 /** An item is open already: what contradicts the ledger is added to it. */
@@ -177,7 +160,7 @@ function openPlainItem(
 function closeItems(model: Model, tx: Tx, [given]: readonly unknown[]): Result {
   const settled = JSON.parse(given as string) as { delivery_id: string; data: Json }[];
   for (const { delivery_id, data } of settled) {
-    const open = [...model.items.rows(tx)].find((row) => row.delivery_id === delivery_id && row.closed_at === null);
+    const open = model.items.rows(tx).find((row) => row.delivery_id === delivery_id && row.closed_at === null);
     if (!open) continue;
     model.items.update(tx, open.id, {
       closed_at: tx.now,

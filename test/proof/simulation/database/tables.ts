@@ -56,7 +56,7 @@ export class Table<Row> {
   readonly #cells = new Map<string, Cell<Row>>();
 
   /** The rows that `tx` sees; null: what is committed. */
-  *rows(tx: Tx | null): Iterable<Row> {
+  *rows(tx: Tx | null): Generator<Row, void> {
     for (const cell of this.#cells.values()) {
       const row = seen(cell, tx);
       if (row !== null) yield row;
@@ -88,7 +88,7 @@ export class Table<Row> {
     return seen(cell, tx);
   }
 
-  put(tx: Tx, key: string, row: Row | null): void {
+  put(tx: Tx, key: string, row: Row): void {
     let cell = this.#cells.get(key);
     if (!cell) {
       cell = { committed: null, pending: undefined, owner: null };
